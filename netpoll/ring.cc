@@ -197,6 +197,8 @@ class Ring {
   void finish(RingCall* c, int64_t result);
   // inject readies the goroutines whose calls are complete.
   void inject();
+  // takeTurns chooses when this thread runs after it wakes.
+  void takeTurns() const;
   // sqe returns room for one request, or nullptr if there is none at the
   // moment.
   io_uring_sqe* sqe();
@@ -517,6 +519,26 @@ void Ring::inject() {
   netpollAdjustWaiters(r.delta);
 }
 
+void Ring::takeTurns() const {
+  // With files alone, run at once: goroutines wait for the completions, and a
+  // disk for the next requests, while goroutines may compute on all processors.
+  //
+  // An event of a socket makes work only for a thread that runs goroutines. If
+  // all processors are busy, those threads have work already. Each event that
+  // interrupted one of them would cost two switches between threads, and the
+  // thread would come back to a queue longer by one goroutine. So this thread
+  // waits until a thread of the process sleeps or has used up its slice, and
+  // takes all events that have come meanwhile. (It is as with epoll, which an M
+  // asks when its queue is empty.) This saves up to a third of the CPU time of
+  // a busy server. It concerns only when this thread runs: whether it wakes is
+  // as before.
+  if (debug.netpoll == NetpollChoice::kUring && defers()) {
+    systemThreadQueuesOnWake();
+  } else {
+    systemThreadRunsOnWake();
+  }
+}
+
 void Ring::run() {
   becomeSystemThread();
   // From now on the ring belongs to this thread. (Debian's liburing declares a
@@ -526,8 +548,8 @@ void Ring::run() {
     printf("runtime: io_uring_register failed with %d\n", errno);
     fatalthrow("runtime: io_uring failed");
   }
-  declineSignals();          // TSan does not see liburing's system calls
-  systemThreadRunsOnWake();  // goroutines wait for its completions
+  declineSignals();  // TSan does not see liburing's system calls
+  takeTurns();
   for (;;) {
     takeSubmitted();
     prepareAll();

@@ -36,7 +36,8 @@ bool unpreemptedWaiting(const P* pp) {
   if (localWaiting(pp)) return true;
   if (queuedOn(nodeOf(pp)) == 0) return false;  // a hint
   LockScope l(&sched.lock);
-  const G* head = nodeOf(pp)->runq.head;
+  globrunqcollect();
+  const G* head = nodeOf(pp)->runq.head();
   return head != nullptr && !head->inPlace;
 }
 

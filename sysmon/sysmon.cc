@@ -41,6 +41,7 @@
 #include "runtime/sched/proc.h"
 #include "runtime/sched/proc_node.h"
 #include "runtime/sched/reclaim.h"
+#include "runtime/sched/runq.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/stw.h"
 #include "runtime/sched/thread.h"
@@ -163,11 +164,12 @@ struct Waiter {
 // firstWaiter returns the goroutine at the head of the first queue that is not
 // empty. All that it reads are hints.
 Waiter firstWaiter() {
-  if (sched.runqsize.load(relaxed) > 0) {
+  if (globalSize(relaxed) > 0) {
     LockScope l(&sched.lock);
+    globrunqcollect();
     const int32_t nodes = sched.nnodes.load(relaxed);  // changes under the lock
     for (int32_t k = 0; k < nodes; k++) {
-      const G* head = sched.nodes[k].runq.head;
+      const G* head = sched.nodes[k].runq.head();
       if (head != nullptr) return {head, -1 - k, 0};
     }
   }

@@ -172,6 +172,7 @@ GUMP_LAYOUT_TABLE gump_rt_layout[] = {
     GUMP_FIELD(Schedt, mnext),
     GUMP_FIELD(Schedt, nmfreed),
     GUMP_FIELD(Schedt, runqsize),
+    GUMP_FIELD(Schedt, nposted),
     GUMP_FIELD(Schedt, gcwaiting),
     GUMP_FIELD(Schedt, stopwait),
     GUMP_FIELD(Schedt, sysmonwait),

@@ -46,7 +46,7 @@ void perP(F&& f) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
 // countRunnable counts the goroutines in the queues of the scheduler.
 uint64_t countRunnable() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   // Each figure stands for itself, so relaxed is enough.
-  int64_t n = sched.runqsize.load(relaxed) + sched.nostack.size;
+  int64_t n = globalSize(relaxed) + sched.nostack.size;
   perP([&n](const P* pp) {
     n += int64_t{runqlen(pp)} + pp->nyielded.load(relaxed);
     if (pp->runnext.load(relaxed) != nullptr) n++;

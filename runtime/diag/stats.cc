@@ -16,8 +16,8 @@ namespace {
 
 // runnableCount returns how many goroutines wait in queues.
 int32_t runnableCount() {
-  int32_t n = sched.runqsize.load(relaxed) + sched.nnostack.load(relaxed) +
-              groupsQueued();
+  int32_t n =
+      globalSize(relaxed) + sched.nnostack.load(relaxed) + groupsQueued();
   for (int32_t i = 0; i < gomaxprocs.load(acquire); i++) {
     const P* pp = allp[i];  // pairs with procresize
     n += static_cast<int32_t>(runqlen(pp)) + pp->nyielded.load(relaxed);

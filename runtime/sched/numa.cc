@@ -96,7 +96,7 @@ void takeFromNodes(Kept* kept) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   // just lost its Ps (leaveToNode).
   for (int32_t k = 0; k < kMaxNodes; k++) {
     SchedNode* np = &sched.nodes[k];
-    kept->queues[np->topologyIndex.load(relaxed)].pushBackAll(&np->runq);
+    np->runq.moveTo(&kept->queues[np->topologyIndex.load(relaxed)]);
     for (M* mp = np->midle; mp != nullptr;) {
       M* next = mp->schedlink;
       mp->schedlink = kept->idle;
@@ -115,7 +115,7 @@ void giveToNodes(Kept* kept) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   for (int32_t i = 0; i < kMaxNodes; i++) {
     SchedNode* np = &sched.nodes[sched.nodeIndex[i]];
     np->runq.pushBackAll(&kept->queues[i]);
-    np->runqsize.store(np->runq.size, relaxed);
+    np->runqsize.store(np->runq.size(), relaxed);
   }
   while (M* mp = kept->idle) {
     kept->idle = mp->schedlink;

@@ -124,7 +124,7 @@ void releasePreempted() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   const int32_t n = sched.nnodes.load(relaxed);  // changes under sched.lock
   for (int32_t k = 0; k < n; k++) {
     SchedNode* np = &sched.nodes[k];
-    const int32_t before = np->runq.size;
+    const int32_t before = np->runq.size();
     GQueue rest;
     while (G* gp = np->runq.pop()) {
       if (!gp->inPlace) {
@@ -138,8 +138,8 @@ void releasePreempted() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
       sched.nmidlelocked--;  // as startlockedm
       notewakeup(&mp->park);
     }
-    np->runq = rest;
-    globrunqchanged(np, rest.size - before);
+    np->runq.pushAll(&rest);
+    globrunqchanged(np, np->runq.size() - before);
   }
 }
 

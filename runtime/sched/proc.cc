@@ -30,8 +30,8 @@
 //
 //   readier (W)                       sleeper (S), in loseSpinning
 //     W1  publish the G                 S1  nmspinning -= 1
-//         (xchg of runnext, or under
-//         sched.lock)
+//         (xchg of runnext, CAS of
+//         posted, or under sched.lock)
 //         -- StoreLoad --                   -- StoreLoad --
 //     W2  read nmspinning in wakep      S2  read every queue again
 //
@@ -170,6 +170,7 @@ Find loseSpinning(M* mp, Runnable* out, Clock* clock);
 // lookAgain is S2 with one node.
 // P: none; needed unless it returns kNothing.
 Find lookAgain(M* mp, Runnable* out);
+bool ringsHaveWork();
 // blockInPoller is step 10. The last M to go idle waits in the poller instead
 // of on its note: for the network, and until the next timer.
 // P: none; needed unless it returns kNothing.  Parks: blocks the thread.
@@ -329,7 +330,7 @@ G* globalOne(P* pp) {
     adoptGlobal(pp);
     return popYielded(pp);
   }
-  if (GUMP_LIKELY(sched.runqsize.load(relaxed) == 0)) return nullptr;
+  if (GUMP_LIKELY(globalSize(relaxed) == 0)) return nullptr;
   LockScope l(&sched.lock);
   G* gp = globrunqget(nodeOf(pp));
   return gp == nullptr && severalNodes() ? globalOfOthers(pp, 1) : gp;
@@ -340,7 +341,7 @@ G* globalBatch(P* pp) {
     adoptGlobal(pp);
     return popYielded(pp);
   }
-  if (GUMP_LIKELY(sched.runqsize.load(relaxed) == 0)) return nullptr;
+  if (GUMP_LIKELY(globalSize(relaxed) == 0)) return nullptr;
   SchedNode* np = &sched.nodes[0];
   if (severalNodes()) {
     np = nodeOf(pp);
@@ -457,11 +458,12 @@ Find lookAgain(M* mp, Runnable* out) {
   // a plain store, so a readier may read nmspinning before its runqsize is
   // visible. If its section of sched.lock comes before ours, we see the G. If
   // it comes after ours, the readier sees S1, because our unlock made S1
-  // visible.
+  // visible. globrunqcollect looks at what threads without a P have posted.
   P* pp = nullptr;
   {
     LockScope l(&sched.lock);
     SchedNode* np = &sched.nodes[0];
+    globrunqcollect();
     if (!np->runq.empty() && (pp = pidlegetSpinning(np)) != nullptr) {
       out->gp = globrunqgetbatch(np, pp, kRunqSize / 2);
     }
@@ -471,19 +473,42 @@ Find lookAgain(M* mp, Runnable* out) {
     becomeSpinning(mp);
     return Find::kFound;
   }
-  // S2, the rings. A fence orders S1 before them, because the reads of
-  // runqempty are not all seq_cst. allp is read although procresize may run
-  // meanwhile. Its entries are never unset. A P that is added after our load is
-  // empty at first, and an M that uses it later reads nmspinning after S1.
+  return ringsHaveWork() && takeIdleP(mp) ? Find::kAgain : Find::kNothing;
+}
+
+// ringsHaveWork is S2 for the rings.
+bool ringsHaveWork() {
+  // The fence orders S1 before the loads, because those of runqempty are not
+  // all seq_cst. allp is read although procresize may run meanwhile. Its
+  // entries are never unset. A P that is added after our load is empty at
+  // first, and an M that uses it later reads nmspinning after S1.
   fence(seq_cst);
-  int32_t n = gomaxprocs.load(acquire);  // pairs with procresize's store
+  const int32_t n = gomaxprocs.load(acquire);  // pairs with procresize's store
   for (int32_t i = 0; i < n; i++) {
     if (!idlepMask.read(static_cast<uint32_t>(i)) && !runqempty(allp[i])) {
-      if (takeIdleP(mp)) return Find::kAgain;
-      break;
+      return true;
     }
   }
-  return Find::kNothing;
+  return false;
+}
+
+// aloneWithoutMore returns true if the caller, which has found work and stopped
+// spinning (S1), need not wake the next spinner: it has the only busy P, and no
+// more work is found. Work of a thread that relied on the caller is found, as
+// in loseSpinning. An M that is idle sees to timers and to the network, so the
+// answer is no if a timer is set, or if no M polls and a goroutine waits for
+// the network. (A plain thread counts its wait before it relies on the caller.)
+bool aloneWithoutMore() {
+  const int32_t others = gomaxprocs.load(relaxed) - 1;
+  if (sched.npidle.load(relaxed) != others || severalNodes()) return false;
+  {
+    LockScope l(&sched.lock);  // as in lookAgain
+    globrunqcollect();
+    if (!sched.nodes[0].runq.empty()) return false;
+  }
+  if (ringsHaveWork() || timeSleepUntil() != kMaxWhen) return false;
+  if (netpollAnyWaiters() && sched.lastpoll.load(seq_cst) != 0) return false;
+  return !reclaimWorkAvailable() && !fingwake.load(seq_cst);
 }
 
 Find blockInPoller(M* mp, Runnable* out, const Clock& clock) {
@@ -819,10 +844,12 @@ void injectglist(GList* glist) {
 }
 
 void resetspinning() {
-  stopSpinning(getg()->m);
+  M* mp = getg()->m;
+  stopSpinning(mp);
   // We were the M that looks for work, and we found some. There may be more, so
-  // let the next M look. Decision 015 says why we do not look ourselves first.
-  wakeNextSpinner();
+  // let the next M look. Decision 015 says when we look ourselves instead.
+  const bool byThread = std::exchange(mp->wokenByThread, false);
+  if (!byThread || !aloneWithoutMore()) wakeNextSpinner();
 }
 
 void wakeNextSpinner() {

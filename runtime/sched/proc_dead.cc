@@ -478,8 +478,7 @@ void traceLocked(bool detailed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
         // A trace.
         (now - traceStart) / 1'000'000, n, sched.npidle.load(relaxed), mcount(),
         sched.nmspinning.load(relaxed), sched.needspinning.load(relaxed),
-        sched.nmidle,
-        sched.runqsize.load(relaxed) + allp[0]->nyielded.load(relaxed));
+        sched.nmidle, globalSize(relaxed) + allp[0]->nyielded.load(relaxed));
   if (!detailed) {
     traceQueues(&w, n);
     flush(&w);

@@ -106,7 +106,7 @@ void handoffp(P* pp) {
   const bool stopping = sched.gcwaiting.load(relaxed);
   // This condition must cover every reason for which findRunnable would return
   // a goroutine without stealing, polling, or running timers.
-  if (!stopping && (!runqempty(pp) || sched.runqsize.load(seq_cst) > 0 ||
+  if (!stopping && (!runqempty(pp) || globalSize(seq_cst) > 0 ||
                     fingwake.load(relaxed) ||  // as in retake: a hint
                     reclaimWorkAvailable())) {
     startm(pp, /*spinning=*/false);
@@ -166,8 +166,7 @@ G* takeInPlace(SchedNode* near) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
         before.pushBack(gp);
       }
     }
-    before.pushBackAll(&np->runq);
-    np->runq = before;
+    np->runq.pushAll(&before);
     if (taken != nullptr) globrunqchanged(np, -1);
   }
   return taken != nullptr ? taken : groupsTakeInPlace();
@@ -227,8 +226,8 @@ Chosen choose(P* pp, bool spinning) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   // straight to its thread instead of by way of another. That thread looks
   // neither at timers nor for finalizers, so there must be none to run.
   SchedNode* np = nodeOf(pp);
-  const bool turn = !spinning && np->runq.head != nullptr &&
-                    np->runq.head->inPlace && runqempty(pp) &&
+  const bool turn = !spinning && np->runq.head() != nullptr &&
+                    np->runq.head()->inPlace && runqempty(pp) &&
                     !timersDueNow(&pp->timers) && !fingwake.load(relaxed);
   Chosen c;
   if (!turn) {
@@ -264,9 +263,10 @@ void startIdle(M* mp, P* pp, bool spinning) {
   if (mp->nextp != nullptr) fatalthrow("startm: m has p");
   if (spinning && !runqempty(pp)) fatalthrow("startm: p has runnable gs");
   mp->spinning = spinning;
+  mp->wokenByThread = getg()->m->p == nullptr;
   if (spinning) takeCount(mp, pp);
   mp->nextp = pp;
-  notewakeup(&mp->park);  // publishes the two lines above
+  notewakeup(&mp->park);  // publishes the lines above
 }
 
 void startHeld(G* held, P* pp, bool spinning, int64_t spareID) {
@@ -281,7 +281,7 @@ void startHeld(G* held, P* pp, bool spinning, int64_t spareID) {
 // reason to run it, has got such a reason since.
 // On: any.  P: pp.  Locks: caller holds sched.lock.  Parks: no.
 bool mayNotIdle(const P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  return sched.runqsize.load(relaxed) > 0 ||  // changes under sched.lock
+  return globalSize(relaxed) > 0 ||  // W2 follows a post that this misses
          !runqempty(pp) ||
          // A thread readied a G and found neither a spinner nor an idle P.
          mustSearch(pp) ||

@@ -80,7 +80,7 @@ GUMP_ALWAYS_INLINE G* executeHere(G* gp, M* mp, P* pp, bool inheritTime) {
 // globalFirst returns true if the global queue goes before the queues of pp.
 GUMP_ALWAYS_INLINE bool globalFirst(const P* pp) {
   return GUMP_UNLIKELY(pp->schedtick.load(relaxed) % 61 == 0) &&
-         (!pp->yielded.empty() || sched.runqsize.load(relaxed) != 0);
+         (!pp->yielded.empty() || globalWaits());
 }
 
 // canResumeNow returns true if gp can be resumed here without locks and system
@@ -182,7 +182,7 @@ bool nothingElseToRun(const M* mp) {
   // Now and then schedule looks at the network, too.
   return pp->fuzz == 0 && pp->schedtick.load(relaxed) % 61 != 0 &&
          !timersOrMustSchedule(mp, pp) && pp->yielded.empty() &&
-         runqempty(pp) && sched.runqsize.load(relaxed) == 0;
+         runqempty(pp) && globalSize(relaxed) == 0;
 }
 
 // directNext contains only the usual case, and ends with a call in all others.

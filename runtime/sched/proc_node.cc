@@ -131,7 +131,7 @@ SchedNode* nodeToQueueSlow(const G* gp) {
   const int32_t n = sched.nnodes.load(relaxed);  // changes under sched.lock
   for (int32_t k = 0; k < n && best->pidle == nullptr; k++) {
     SchedNode* np = &sched.nodes[k];
-    if (np->pidle != nullptr || np->runq.size < best->runq.size) best = np;
+    if (np->pidle != nullptr || np->runq.size() < best->runq.size()) best = np;
   }
   return best;
 }
@@ -281,7 +281,7 @@ SchedNode* nodeToWakeSlow() {
 
 bool mustLookElsewhereSlow() {
   // Both change under sched.lock.
-  if (sched.runqsize.load(relaxed) > 0) return true;
+  if (globalSize(relaxed) > 0) return true;
   const int32_t n = sched.nnodes.load(relaxed);
   for (int32_t k = 0; k < n; k++) {
     if (sched.nodes[k].needspinning.load(relaxed) == 1) return true;
@@ -300,6 +300,7 @@ bool queuesAgain(M* mp, Runnable* out, NodeSet* over) {
   P* pp = nullptr;
   {
     LockScope l(&sched.lock);
+    globrunqcollect();
     if (sched.runqsize.load(relaxed) == 0) return false;  // changes under it
     SchedNode* own = nodeOf(mp);
     const int32_t n = sched.nnodes.load(relaxed);  // as above
@@ -509,7 +510,7 @@ int64_t longestWait(int32_t node, int64_t now) {
   const G* head;
   {
     LockScope l(&sched.lock);
-    head = np->runq.head;
+    head = np->runq.head();
   }
   int64_t longest = queueHeads[node].update(head, 0, now);
   const int32_t n = gomaxprocs.load(acquire);  // pairs with procresize

@@ -7,6 +7,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "runtime/sched/gqueue.h"
+#include "runtime/sched/runq.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sys/atomic.h"
 #include "runtime/sys/base.h"
@@ -45,8 +46,7 @@ inline SchedNode* nodeOf(const G* gp) {
 // queuedOn returns how many goroutines are in np's part of the global queue. A
 // hint without sched.lock.
 inline int32_t queuedOn(const SchedNode* np) {
-  return severalNodes() ? np->runqsize.load(relaxed)
-                        : sched.runqsize.load(relaxed);
+  return severalNodes() ? np->runqsize.load(relaxed) : globalSize(relaxed);
 }
 
 // nodeToQueue returns the node whose part of the global queue gets gp. That is

@@ -248,7 +248,7 @@ GUMP_NOINLINE void yieldCommitInGeneral(G* gp, M* mp) {
 }
 void yieldCommit(G* gp, M* mp) {
   if (GUMP_UNLIKELY(!isPlain(gp, kGrunning) ||
-                    sched.runqsize.load(relaxed) != 0)) {  // as adoptGlobal
+                    globalWaits())) {  // as adoptGlobal
     yieldCommitInGeneral(gp, mp);
     return;
   }
@@ -482,8 +482,7 @@ GUMP_ALWAYS_INLINE void ready(M* mp, G* gp, uint32_t from = kGwaiting) {
   if (GUMP_LIKELY(mp->p != nullptr)) {
     runqput(mp->p, gp, /*next=*/true);
   } else {
-    LockScope l(&sched.lock);
-    globrunqput(gp);
+    globrunqpost(gp);
   }
 }
 

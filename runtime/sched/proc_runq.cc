@@ -16,6 +16,29 @@
 //
 // The global queue is a queue for each node, all under sched.lock.
 // sched.runqsize is the sum of their lengths.
+//
+// (P) A thread without a P, such as a plain thread that starts goroutines, does
+// not take sched.lock for each of them. It would compete with every M that
+// looks for work. It posts the goroutine: it pushes it onto sched.posted by a
+// CAS. Each M that takes from the global queue holds the lock and first
+// collects all that was posted, in order, behind the rest of the queue.
+//  * No wake-up is lost. The CAS is W1 of the essay in proc.cc, the posting
+//    thread then does W2 (wakep), and S2 collects. All of them are seq_cst, as
+//    for a G that is published in runnext.
+//  * A goroutine is collected once: a thread only pushes, and an M takes all by
+//    an exchange. So there is no ABA problem.
+//  * Once main has ended, W2 wakes no M. It reads mainEnded after nmspinning.
+//    If it reads the old value, the next Run's wakep comes later, and an M that
+//    this starts finds the goroutine.
+//  * nposted is raised before the push, and lowered after runqsize was raised
+//    for the same goroutines. So their sum is never too small, except for a
+//    reader that sees old values.
+//  * To collect is to reverse a list of cold cells under the lock. So the list
+//    is kept short: a thread that posts the kMaxPosted-th goroutine collects,
+//    and has most of the cells in its own cache.
+// With several nodes the thread takes the lock and chooses a node
+// (nodeToQueue). A thread that has just seen one node may post late. Then the M
+// that collects chooses.
 #include "runtime/diag/fuzzsched.h"
 #include "runtime/diag/panic.h"
 #include "runtime/sched/gqueue.h"
@@ -23,6 +46,7 @@
 #include "runtime/sched/proc_node.h"
 #include "runtime/sched/runq.h"
 #include "runtime/sched/runtime2.h"
+#include "runtime/sys/mem.h"
 #include "runtime/sys/sanitizer.h"
 
 namespace gump::rt {
@@ -71,19 +95,32 @@ void runqputNow(P* pp, G* gp, bool next) {
 
 bool runqputslow(P* pp, G* gp, uint32_t h, uint32_t t) {
   constexpr uint32_t kHalf = kRunqSize / 2;
+  static_assert(kRunqBatch == kHalf + 1);
   if (t - h != kRunqSize) fatalthrow("runqputslow: queue is not full");
-  G* batch[kHalf];
+  RunqBatch local;
+  RunqBatch* b = pp->spareBatch;
+  if (b == nullptr) b = pp->spareBatch = persistentallocOf<RunqBatch>();
+  if (b == nullptr) b = &local;  // no memory: the chain alone will do
   for (uint32_t i = 0; i < kHalf; i++) {
     // (R4) written by us.
-    batch[i] = pp->runq[(h + i) % kRunqSize].load(relaxed);
+    b->gs[i] = pp->runq[(h + i) % kRunqSize].load(relaxed);
   }
   // (R3) commits; pairs with the acquire in runqput.
   if (!pp->runqhead.cas(h, h + kHalf, release)) return false;
+  b->gs[kHalf] = gp;
+  b->begin = 0;
+  b->end = kRunqBatch;
   GQueue q;
-  for (G* g : batch) q.pushBack(g);
-  q.pushBack(gp);
+  for (G* g : b->gs) q.pushBack(g);
   LockScope l(&sched.lock);
-  globrunqputbatch(&q);
+  SchedNode* np = nodeToQueue(q.head);
+  if (b == &local) {
+    np->runq.pushBackAll(&q);
+  } else {
+    np->runq.pushBackBatch(&q, b);
+    pp->spareBatch = np->runq.takeFree();
+  }
+  globrunqchanged(np, kRunqBatch);
   return true;
 }
 
@@ -214,7 +251,7 @@ namespace {
 GUMP_NOINLINE void changedOfSeveral(SchedNode* np, int32_t change)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   // Both are written under the lock, and are hints outside of it.
-  np->runqsize.store(np->runq.size, relaxed);
+  np->runqsize.store(np->runq.size(), relaxed);
   sched.runqsize.store(sched.runqsize.load(relaxed) + change, relaxed);
 }
 
@@ -225,7 +262,7 @@ void globrunqchanged(SchedNode* np, int32_t change)
   if (severalNodes()) {
     changedOfSeveral(np, change);
   } else {
-    sched.runqsize.store(np->runq.size, relaxed);  // as above
+    sched.runqsize.store(np->runq.size(), relaxed);  // as above
   }
 }
 
@@ -247,16 +284,17 @@ void globrunqput(G* gp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     globrunqputOfSeveral(gp);
   } else {
     sched.nodes[0].runq.pushBack(gp);
-    sched.runqsize.store(sched.nodes[0].runq.size, relaxed);  // as above
+    sched.runqsize.store(sched.nodes[0].runq.size(), relaxed);  // as above
   }
 }
 
 GUMP_NOINLINE void adoptGlobal(P* pp) {
-  if (GUMP_LIKELY(sched.runqsize.load(relaxed) == 0)) return;
+  if (GUMP_LIKELY(globalSize(relaxed) == 0)) return;
   LockScope l(&sched.lock);
+  globrunqcollect();
   SchedNode* np = &sched.nodes[0];  // a sole P is on the only node
-  const int32_t n = np->runq.size;
-  pp->yielded.pushBackAll(&np->runq);
+  const int32_t n = np->runq.size();
+  np->runq.moveTo(&pp->yielded);
   globrunqchanged(np, -n);
 }
 
@@ -275,9 +313,7 @@ void flushYielded(P* pp) {
 void globrunqputfront(GQueue* q) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   SchedNode* np = &sched.nodes[0];  // as in adoptGlobal
   const int32_t n = q->size;
-  q->pushBackAll(&np->runq);
-  np->runq = *q;
-  *q = GQueue();
+  np->runq.pushAll(q);
   globrunqchanged(np, n);
 }
 
@@ -298,7 +334,49 @@ void globrunqputbatchOn(SchedNode* np, GQueue* q)
   globrunqchanged(np, n);
 }
 
+namespace {
+constexpr int32_t kMaxPosted = kModelBuild ? 2 : 32;
+}  // namespace
+
+void globrunqpost(G* gp) {
+  if (severalNodes()) {
+    LockScope l(&sched.lock);
+    globrunqput(gp);
+    return;
+  }
+  const int32_t n = sched.nposted.add(1, relaxed);  // before the push: see (P)
+  G* last = sched.posted.load(relaxed);             // the CAS looks again
+  do {
+    gp->schedlink = last;
+  } while (!sched.posted.casWeak(last, gp, seq_cst));  // W1
+  fuzzPoint();
+  if (GUMP_LIKELY(n < kMaxPosted)) return;
+  LockScope l(&sched.lock);
+  globrunqcollect();
+}
+
+GUMP_NOINLINE void globrunqcollectPosted()
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  GQueue q;
+  // Pairs with the CAS of each thread that posted: every CAS is of one release
+  // sequence.
+  G* gp = sched.posted.xchg(nullptr, acquire);
+  while (gp != nullptr) {
+    G* before = gp->schedlink;
+    q.push(gp);
+    gp = before;
+  }
+  const int32_t n = q.size;
+  if (severalNodes()) {
+    while (G* each = q.pop()) globrunqput(each);
+  } else {
+    globrunqputbatchOn(&sched.nodes[0], &q);
+  }
+  sched.nposted.add(-n, release);  // not before runqsize: see (P)
+}
+
 G* globrunqget(SchedNode* np) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  globrunqcollect();
   G* gp = np->runq.pop();
   if (gp != nullptr) globrunqchanged(np, -1);
   return gp;
@@ -316,20 +394,30 @@ GUMP_NOINLINE G* getBatch(SchedNode* np, P* pp, int32_t n)
   const int32_t procs = severalNodes() && np == nodeOf(pp)
                             ? np->nprocs.load(relaxed)
                             : gomaxprocs.load(relaxed);
-  const int32_t before = np->runq.size;
+  const int32_t before = np->runq.size();
   int32_t share = before / procs + 1;
   if (n > share) n = share;
   if (n > before) n = before;
-  G* gp = np->runq.pop();
-  GQueue rest;
-  // A goroutine that is preempted in place stays in the global queue, where
-  // startm can find it.
-  for (int32_t i = 1; i < n && !np->runq.head->inPlace; i++) {
-    rest.pushBack(np->runq.pop());
+  const uint32_t h = pp->runqhead.load(acquire);  // as in runqput
+  const uint32_t t = pp->runqtail.load(relaxed);  // (R1)
+  if (t - h + static_cast<uint32_t>(n) - 1 > kRunqSize) {
+    fatalthrow("globrunqgetbatch: no room in the ring");
   }
-  runqputbatch(pp, &rest);
-  if (!rest.empty()) fatalthrow("Couldn't put Gs into empty local runq");
-  globrunqchanged(np, np->runq.size - before);
+  G* gp = np->runq.pop();
+  const uint32_t end = t + static_cast<uint32_t>(n) - 1;
+  uint32_t at = t;
+  while (at != end) {
+    const uint32_t taken = np->runq.popBatch(pp->runq, at, end - at);
+    at += taken;
+    if (taken != 0) continue;
+    // A goroutine that is preempted in place stays in the global queue, where
+    // startm can find it.
+    if (np->runq.head()->inPlace) break;
+    pp->runq[at++ % kRunqSize].store(np->runq.pop(), relaxed);
+  }
+  // Pairs with load-acquire in runqgrab.
+  if (at != t) pp->runqtail.store(at, release);
+  globrunqchanged(np, np->runq.size() - before);
   return gp;
 }
 
@@ -337,12 +425,13 @@ GUMP_NOINLINE G* getBatch(SchedNode* np, P* pp, int32_t n)
 
 G* globrunqgetbatch(SchedNode* np, P* pp, int32_t n)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  const int32_t size = np->runq.size;
+  globrunqcollect();
+  const int32_t size = np->runq.size();
   if (size == 0) return nullptr;
   // The share of each P is one. Written with the world stopped.
   if (!severalNodes() && size < gomaxprocs.load(relaxed)) {
     G* gp = np->runq.pop();
-    sched.runqsize.store(np->runq.size, relaxed);  // as above
+    sched.runqsize.store(np->runq.size(), relaxed);  // as above
     return gp;
   }
   return getBatch(np, pp, n);

@@ -149,8 +149,7 @@ bool othersWait() {
   M* mp = acquirem();
   const bool waits = (mp->p != nullptr && !runqempty(mp->p)) ||
                      // Hints: asked again after the next slab.
-                     sched.runqsize.load(relaxed) > 0 ||
-                     sched.gcwaiting.load(relaxed);
+                     globalSize(relaxed) > 0 || sched.gcwaiting.load(relaxed);
   releasem(mp);
   return waits;
 }
@@ -292,12 +291,17 @@ void forceReclaim(int64_t now) {
 // spans that it sweeps. Here the caller may do all of the cycle itself, without
 // parking. So it yields, or a goroutine that calls GC in a loop would keep its
 // P for a slice: at one P each of the others would get a turn once in 10 ms. On
-// a stack that the program made, no goroutine yields.
+// a stack that the program made, no goroutine yields. If no other goroutine
+// waits, a yield would only wake an M in vain, to look for the caller.
 void runtimeGC() noexcept {
   cycle(&stats.requestedCycles);
   const G* gp = getg();
   const auto sp = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
-  if (!gp->foreign && onOwnStack(gp, sp)) gosched();
+  if (gp->foreign || !onOwnStack(gp, sp)) return;
+  const M* mp = acquirem();
+  const bool alone = mp->p != nullptr && nothingElseToRun(mp);
+  releasem(getg()->m);
+  if (!alone) gosched();
 }
 
 namespace {

@@ -15,6 +15,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "runtime/sched/g.h"
+#include "runtime/sched/globq.h"
 #include "runtime/sched/gqueue.h"
 #include "runtime/sched/stack.h"
 #include "runtime/sched/time.h"
@@ -124,6 +125,9 @@ struct M {
   Atomic<int64_t> clockCpu;
   // Out of work and searching; counted in sched.nmspinning.
   bool spinning = false;
+  // The thread that woke it last had no P, and it has not found work since:
+  // see resetspinning.
+  bool wokenByThread = false;
   // The node that counts this M in SchedNode::nmspinning; -1: none does.
   int8_t spinningNode = -1;
   // Index in topology.nodes: the node of the last P that this M held. Written
@@ -231,7 +235,6 @@ struct M {
 };
 
 inline constexpr int64_t kForcePreemptNS = 10'000'000;  // a time slice
-inline constexpr uint32_t kRunqSize = kModelBuild ? 4 : 256;
 // The cells of a batch, which a P gives to a pool or takes from it as a whole
 // (GPool). A P has at most one batch and one less than another one.
 inline constexpr uint32_t kCellBatch = 32;
@@ -313,6 +316,7 @@ struct alignas(kFalseSharing) P {
   Atomic<int32_t> nyielded;    // its length, for others; written by the owner
   bool globalSkipped = false;  // globalTurn has postponed the global queue
 
+  RunqBatch* spareBatch = nullptr;  // for the next runqputslow, or nullptr
   // Free cells, last in first out; and a whole batch of them, or none.
   GList gFree;
   GList gSpare;
@@ -387,7 +391,7 @@ struct alignas(kFalseSharing) SchedNode {
   // own.
   Atomic<uint8_t> nearest[kMaxNodes];
 
-  GQueue runq;               // the node's part of the global queue
+  GlobalQueue runq;          // the node's part of the global queue
   Atomic<int32_t> runqsize;  // its length, a hint outside of the lock
   P* pidle = nullptr;        // last in first out
   M* midle = nullptr;        // parked Ms, last in first out
@@ -480,14 +484,21 @@ struct Schedt {
   // An M that is about to give up its P must look for work first.
   Atomic<uint32_t> needspinning;
 
+  // What threads without a P have posted, and no M has collected yet: see
+  // globrunqpost. The goroutines are linked by schedlink, the last one first.
+  alignas(kFalseSharing) Atomic<G*> posted;
+  // At least their number. For tests of emptiness and for figures.
+  Atomic<int32_t> nposted;
+
   // How many nodes have Ps, and so the number of nodes in use. Written with the
   // world stopped.
   alignas(kFalseSharing) Atomic<int32_t> nnodes{1};
   Atomic<WakeMode> wakeMode;
   // There have been several nodes: see placeThread and memoryNode.
   Atomic<bool> places;
-  // The length of the global queue, which is the queues of all nodes. Written
-  // under lock. For tests of emptiness outside of it.
+  // The length of the global queue, which is the queues of all nodes, without
+  // what is posted. Written under lock. For tests of emptiness outside of it:
+  // globalSize.
   Atomic<int32_t> runqsize;
   SchedNode nodes[kMaxNodes];
   // By index in topology.nodes: the index in `nodes`, or 0 if that node has no

@@ -130,6 +130,10 @@ void systemThreadRunsOnWake() {
   if (threadPriority == 0) (void)runOnWake();
 }
 
+void systemThreadQueuesOnWake() {
+  if (threadPriority == 0) queueOnWake();
+}
+
 void startTemplateThread() {
   {
     LockScope l(&sched.lock);

@@ -39,6 +39,10 @@ void startTemplateThread();
 // which is that of the goroutines' threads plus one.
 // On: sysmon, or the ring's thread.  P: none.  Locks: none.  Parks: no.
 void systemThreadRunsOnWake();
+// systemThreadQueuesOnWake is queueOnWake for the ring's thread. In a real-time
+// class it keeps the priority of the template thread.
+// On: the ring's thread.  P: none.  Locks: none.  Parks: no.
+void systemThreadQueuesOnWake();
 // mexit ends this thread because its locked goroutine has ended. Returns
 // nullptr, for gumpMcall. m0 sleeps instead, and a home goes on.
 // On: g0.  P: needed, given away.  Locks: takes sched.lock.  Parks: m0 blocks.

@@ -380,6 +380,14 @@ void undoRunOnWake(RunOnWake before) {
   (void)setSlice(before.slice);
 }
 
+void queueOnWake() {
+  SchedAttr attr{};
+  if (!get(&attr) || attr.policy != SCHED_OTHER) return;
+  attr.policy = SCHED_BATCH;
+  attr.runtime = 0;  // the default slice
+  (void)set(attr);   // if it is denied, the thread is only more eager
+}
+
 uint32_t raisePriority() {
   SchedAttr attr{};
   if (!get(&attr) || !isRealTime(attr)) return 0;

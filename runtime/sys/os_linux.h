@@ -91,6 +91,12 @@ struct RunOnWake {
 };
 [[nodiscard]] RunOnWake runOnWake();
 void undoRunOnWake(RunOnWake before);
+// queueOnWake is the opposite: when this thread wakes, it waits for its turn,
+// and interrupts no thread that runs. If a processor is idle, it runs there at
+// once. It is for a thread that collects work for threads that are busy.
+//  * In the class SCHED_OTHER, this thread changes to SCHED_BATCH.
+//  * In other classes it does nothing.
+void queueOnWake();
 // raisePriority raises the priority of this thread by one if it is SCHED_FIFO
 // or SCHED_RR. Returns the old priority, or 0 if there was no change: the class
 // is another one, the priority is the highest, or the kernel refuses because

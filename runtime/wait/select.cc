@@ -69,9 +69,14 @@ void lockOrder(Select* s) {
   uint32_t n = s->norder;
   uint16_t* order = s->lockorder;
   if (n <= kStackSelect) {  // insertion sort: faster than a heap for so few
-    for (uint32_t i = 0; i < n; i++) {
-      uint16_t x = s->pollorder[i];
-      uint32_t j = i;
+    // It begins with the cases as they are given, not as pollOrder has shuffled
+    // them. So a select that runs again takes the same branches, and the
+    // processor predicts them.
+    uint32_t end = 0;
+    for (size_t i = 0; end < n; i++) {
+      const auto x = static_cast<uint16_t>(i);
+      if (s->cases[i].c == nullptr) continue;
+      uint32_t j = end++;
       for (; j > 0 && sortkey(s, order[j - 1]) > sortkey(s, x); j--) {
         order[j] = order[j - 1];
       }

@@ -58,7 +58,7 @@ struct Select {
 // random order.
 // On: any.  P: either, mp is the caller's.  Locks: none.  Parks: no.
 void pollOrder(Select* s, M* mp);
-// lockOrder fills lockorder from pollorder, in O(n log n).
+// lockOrder fills lockorder with the same cases, in O(n log n).
 // On: any.  P: either.  Locks: none.  Parks: no.
 void lockOrder(Select* s);
 // sellock locks every channel of the select once. selunlock unlocks them.

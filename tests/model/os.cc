@@ -32,6 +32,7 @@ void setThreadName(const char*) {}
 void ordinarySleeps(M*) {}
 RunOnWake runOnWake() { return {}; }
 void undoRunOnWake(RunOnWake) {}
+void queueOnWake() {}
 uint32_t raisePriority() { return 0; }
 void lowerPriority(uint32_t) {}
 void declineSignals() {}

@@ -1,5 +1,6 @@
 // The ring of a P (runtime/sched/proc_runq.cc), of four slots.
 #include "runtime/sched/gqueue.h"
+#include "runtime/sched/mlocks.h"
 #include "runtime/sched/runq.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/thread.h"
@@ -116,6 +117,36 @@ const Registered kRunqOverflow({
           thread("thief", [] {
             steal(&thief, true);
             steal(&thief, true);
+          });
+        },
+    .finish = eachOnce,
+    .quick = {3, 1, 500},
+    .full = {4, 1, 20000},
+});
+
+const Registered kRunqBatch({
+    .name = "runq_batch",
+    .about = "runqputslow, twice, against an M that takes from the global "
+             "queue",
+    .setup =
+        [] {
+          setUpRing();
+          rt::gomaxprocs.store(2, rt::relaxed);
+          for (int i = 0; i < 4; i++) put(false);
+          thread("owner", [] {
+            for (int i = 0; i < 4; i++) put(false);
+          });
+          thread("taker", [] {
+            for (int i = 0; i < 2; i++) {
+              rt::G* gp;
+              {
+                rt::LockScope l(&rt::sched.lock);
+                gp = rt::globrunqgetbatch(&rt::sched.nodes[0], &thief,
+                                          rt::kRunqSize / 2);
+              }
+              take(gp);
+              takeAll(&thief);
+            }
           });
         },
     .finish = eachOnce,

@@ -9,6 +9,7 @@
 #include "gump/internal/linkname.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/rt0.h"
+#include "runtime/sched/runq.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sched/thread.h"
 #include "runtime/sys/lock_futex.h"
@@ -61,6 +62,7 @@ inline void setUpSchedulerOf(const char* procs, int ms = 2) {
   nameWord(&rt::sched.needspinning, "needspinning");
   nameWord(&rt::sched.npidle, "npidle");
   nameWord(&rt::sched.runqsize, "runqsize");
+  nameWord(&rt::sched.posted, "posted");
   nameWord(&rt::sched.lock, "sched.lock");
   nameWord(&rt::allp[0]->runnext, "P0.runnext");
   nameWord(&rt::allp[1]->runnext, "P1.runnext");
@@ -126,8 +128,7 @@ inline void allRan(int n) {
   check(rt::sched.npidle.load(rt::relaxed) == rt::gomaxprocs.load(rt::relaxed),
         "a P is not idle");
   check(rt::sched.nmspinning.load(rt::relaxed) == 0, "an M spins asleep");
-  check(rt::sched.runqsize.load(rt::relaxed) == 0,
-        "the global queue is not empty");
+  check(rt::globalSize(rt::relaxed) == 0, "the global queue is not empty");
 }
 
 template <int n>

@@ -31,6 +31,20 @@ void wake() {
   plainThread("go1", [] { startG([] {}); });
 }
 
+// The thread that posts the second goroutine collects both.
+void post() {
+  plainThread("go0", [] {
+    for (int i = 0; i < 3; i++) startG([] {});
+  });
+  plainThread("go1", [] { startG([] {}); });
+}
+
+// One goroutine keeps its M until the other one has run.
+void wakeBusy() {
+  plainThread("go0", [] { startG([] { rt::notesleep(&first); }); });
+  plainThread("go1", [] { startG([] { rt::notewakeup(&first); }); });
+}
+
 // The goroutine that starts another keeps its M. So the other one must be
 // stolen, by an M that may be about to sleep.
 void steal() {
@@ -434,6 +448,19 @@ const Registered kModels[] = {
     row({.name = "sched_wake",
          .about = "two plain threads start a goroutine each; two Ms",
          .setup = wake,
+         .finish = allRan<2>,
+         .quick = {2, 1, 300, 1},
+         .full = {2, 1, 5000, 1}}),
+    row({.name = "sched_post",
+         .about = "a plain thread starts three goroutines beside another",
+         .setup = post,
+         .finish = allRan<4>,
+         .quick = {1, 1, 300, 1},
+         .full = {2, 1, 5000, 1}}),
+    row({.name = "sched_wake_busy",
+         .about = "two plain threads, and one goroutine waits on its M for the "
+                  "other",
+         .setup = wakeBusy,
          .finish = allRan<2>,
          .quick = {2, 1, 300, 1},
          .full = {2, 1, 5000, 1}}),

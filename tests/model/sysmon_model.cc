@@ -167,6 +167,22 @@ void spinnerWithWork() {
   plainThread("end", giveUp);
 }
 
+// The thread that sets the timer sees a spinning M, which another thread has
+// woken for a goroutine that computes.
+void wokenSpinner() {
+  startHog([] {});
+  plainThread("go", [] {
+    rt::notewakeup(&first);
+    sleepFor(1000);
+    startG(compute);
+  });
+  plainThread("set", [] {
+    sleepFor(1000);
+    setTimer();
+  });
+  plainThread("end", giveUp);
+}
+
 // An M sleeps in the poller until the timer, and is given a goroutine that
 // computes.
 rt::PollDesc* pd;
@@ -273,6 +289,12 @@ const Registered kModels[] = {
          .setup = spinnerWithWork,
          .finish = firedInTime,
          .quick = {2, 1, 300, 1},
+         .full = {2, 1, 5000}}),
+    row({.name = "sysmon_woken",
+         .about = "a timer is left to a spinner that a thread has woken",
+         .setup = wokenSpinner,
+         .finish = firedInTime,
+         .quick = {1, 1, 300},
          .full = {2, 1, 5000}}),
     row({.name = "sysmon_poller",
          .about =

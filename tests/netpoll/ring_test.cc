@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -31,6 +32,7 @@
 #include "gump/runtime.h"
 #include "gump/sync.h"
 #include "gump/time.h"
+#include "runtime/diag/debugvars.h"
 #include "runtime/sys/os_linux.h"
 #include "runtime/sys/sanitizer.h"
 #include "tests/netpoll/poll_testing.h"
@@ -280,6 +282,31 @@ int DeafThreads(int sig) {
     if ((blocked >> (sig - 1) & 1) != 0) deaf++;
   }
   return deaf;
+}
+
+// RingThread returns the ring's thread, or 0.
+pid_t RingThread() {
+  for (const auto& task :
+       std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::getline(std::ifstream(task.path() / "comm") >> std::ws, name);
+    if (name == "gump-ring") return std::stoi(task.path().filename());
+  }
+  return 0;
+}
+
+// If it interrupted the threads that run goroutines for each event, a busy
+// server would take half as much CPU time again. A disk, however, waits for it.
+TEST_P(RingTest, RingThreadIsBatchOnlyIfItWatchesSockets) {
+  Run([] {
+    const File f = Scratch();
+    EXPECT_EQ(ringWrite(f.fd(), "hello", 5, 0), 5);  // so the thread runs
+    const int ours = sched_getscheduler(0);
+    const bool sockets =
+        rt::debug.netpoll == rt::NetpollChoice::kUring && rt::ringWatches();
+    EXPECT_EQ(sched_getscheduler(RingThread()),
+              sockets && ours == SCHED_OTHER ? SCHED_BATCH : ours);
+  });
 }
 
 // A signal that came to the ring's thread while it slept was lost, under TSan.

@@ -15,6 +15,7 @@
 #include "gump/sync.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/proc.h"
+#include "runtime/sched/proc_node.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sys/sanitizer.h"
 #include "tests/testing/known_thread.h"
@@ -176,9 +177,84 @@ TEST_P(PlainThreadTest, ThreadsThatRunAreNotInDumps) {
   });
 }
 
+// A thread that starts many goroutines would otherwise compete for the lock
+// with every M that looks for work. We count a spinner, so wakep needs no lock.
+TEST_P(PlainThreadTest,
+       ThreadStartsGoroutinesWhileAnotherHoldsTheSchedulersLock) {
+  if (rt::severalNodes()) GTEST_SKIP() << "it chooses a node under the lock";
+  Run([] {
+    constexpr int kGoroutines = 10;
+    sync::WaitGroup wg;
+    wg.Add(kGoroutines);
+    std::atomic<bool> warm = false;
+    std::atomic<bool> locked = false;
+    std::atomic<bool> started = false;
+    std::thread t([&] {
+      sync::WaitGroup first;  // the thread gets its M, and cells
+      for (int i = 0; i < 2 * kGoroutines; i++) first.Go([] {});
+      first.Wait();
+      warm = true;
+      while (!locked) std::this_thread::yield();
+      for (int i = 0; i < kGoroutines; i++) go([&wg] { wg.Done(); });
+      started = true;
+    });
+    blocking([&] {
+      while (!warm) std::this_thread::yield();
+    });
+    {
+      rt::M* mp = rt::acquirem();
+      rt::sched.nmspinning.add(1, rt::seq_cst);
+      {
+        rt::LockScope l(&rt::sched.lock);
+        locked = true;
+        while (!started) std::this_thread::yield();
+      }
+      rt::uncountSpinner("test: negative nmspinning");
+      rt::wakepAnywhere();
+      rt::releasem(mp);
+    }
+    wg.Wait();
+    blocking([&t] { t.join(); });
+  });
+}
+
 // A thread without a P sends wakes through the global queue. It does so just
 // while the goroutine's thread is looking for work for the last time before it
 // sleeps.
+TEST_P(PlainThreadTest, GoroutineForAnIdleRuntimeWakesOneM) {
+  Run([] {
+    constexpr int kPosts = 100;
+    int alone = 0;
+    const auto busy = [] {
+      return runtime::GOMAXPROCS(0) - rt::sched.npidle.load(rt::seq_cst);
+    };
+    sync::WaitGroup posted;
+    posted.Add(1);
+    std::thread poster([&] {
+      for (int i = 0; i < kPosts; i++) {
+        while (busy() != 0) std::this_thread::yield();
+        std::atomic<bool> runs = false;
+        std::atomic<bool> seen = false;
+        sync::WaitGroup wg;
+        wg.Go([&] {
+          runs = true;
+          while (!seen) {
+          }
+        });
+        while (!runs) std::this_thread::yield();
+        alone += busy() == 1 ? 1 : 0;
+        seen = true;
+        wg.Wait();
+      }
+      posted.Done();
+    });
+    posted.Wait();
+    poster.join();
+    // Now and then another M looks for work of the runtime's own.
+    EXPECT_GT(alone, kPosts / 2);
+  });
+}
+
 TEST_P(PlainThreadTest, WakesAreNotLostWhileTheLastSpinnerGoesToSleep) {
   Run([] {
     constexpr int kRounds = rt::kSanitizerBuild ? 5000 : 20000;

@@ -275,7 +275,7 @@ TEST_P(LockOSThreadTest, TwoLockedGoroutinesTalk) {
 bool Queued(const rt::G* gp) {
   rt::LockScope l(&rt::sched.lock);
   for (int k = 0; k < rt::sched.nnodes.load(rt::relaxed); k++) {
-    const rt::G* at = rt::sched.nodes[k].runq.head;
+    const rt::G* at = rt::sched.nodes[k].runq.head();
     while (at != nullptr && at != gp) at = at->schedlink;
     if (at != nullptr) return true;
   }
@@ -324,7 +324,7 @@ class InAStop {
       rt::LockScope l(&rt::sched.lock);
       for (int k = 0; k < rt::sched.nnodes.load(rt::relaxed); k++) {
         rt::SchedNode* np = &rt::sched.nodes[k];
-        for (int n = np->runq.size; n > 0; n--) {
+        for (int n = np->runq.size(); n > 0; n--) {
           rt::G* gp = rt::globrunqget(np);
           if (gp != g()) rt::globrunqputOn(np, gp);
         }

@@ -12,6 +12,8 @@
 #include "gump/go.h"
 #include "gump/runtime.h"
 #include "gump/sync.h"
+#include "runtime/sched/proc.h"
+#include "runtime/sched/runtime2.h"
 #include "tests/testing/resident_bytes.h"
 #include "tests/testing/sleep_on_threads.h"
 #include "tests/testing/stress.h"
@@ -66,6 +68,26 @@ class Crowd {
   std::atomic<int> ended_ = 0;
   chan<void> end_ = make_chan<void>();
 };
+
+// Each execution of a goroutine that does not inherit its slice raises
+// schedtick. A yield would be one. With more than one slab of goroutines the
+// cycle also runs workers, so this is the first test.
+TEST(ReclaimTest, CyclesOfALoneGoroutine_DoNotYield) {
+  if (rt::gcountAll() > 256) GTEST_SKIP() << "there are several slabs";
+  RunWith(4, [] {
+    constexpr uint32_t kCycles = 100;
+    const auto executions = [] {
+      uint32_t n = 0;
+      for (int i = 0; i < 4; i++) n += rt::allp[i]->schedtick.load(rt::relaxed);
+      return n;
+    };
+    EXPECT_TRUE(Eventually([&] {
+      const uint32_t before = executions();
+      for (uint32_t i = 0; i < kCycles; i++) runtime::GC();
+      return executions() - before < kCycles / 2;
+    }));
+  });
+}
 
 TEST(ReclaimTest, StackPagesOfParkedGoroutinesAreGivenBack) {
   RunWith(2, [] {

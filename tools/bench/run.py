@@ -221,18 +221,27 @@ def w19(name, cpu):
 
 WORKLOADS += w19("redis-64", 1) + w19("redis-1000", 0.8) + w19("postgres-64", 1) + w19("postgres-1000", 0.8)
 
+# What io_uring could give a server over epoll: each form of server under each load.
+LOOP_SHAPES = ("echo/100", "echo/1000", "echo/5000", "big/100", "few/5000", "accept/100", "http/100")
+LOOP_SERVERS = ("goroutines", "epoll", "epoll-edge", "epoll-again", "epoll-batch", "single", "linked", "multi")
+LOOP_SERVERS += ("single-send", "multi-send", "try", "poll", "multi-fixed", "multi-coop", "multi-plain")
+for shape, connections in (s.split("/") for s in LOOP_SHAPES):
+    WORKLOADS += [Workload(f"LOOP/{shape}/{server}/{connections}", "loops", "cpu-us", procs=(1,)) for server in LOOP_SERVERS]
+
 # A side is started twice for each problem and GOMAXPROCS, and makes --reps repetitions each time. The exceptions:
-ONE_REPETITION_PER_PROCESS = {"park_mem"}  # started --reps times: a second repetition would find its pages warm.
+# started --reps times: a second repetition would find its pages warm, or would come minutes after the first.
+ONE_REPETITION_PER_PROCESS = {"loops", "park_mem"}
 ONE_PROCESS = {"clients", "file", "idle", "overhead", "profile", "sleepers", "ticker", "timers"}  # started once: each repetition takes seconds.
 NO_TWIN = {"co", "thread"}  # Go has nothing of the kind
 MACHINE_ONLY = {"host"}  # no runtime takes part, so one program serves for all sides
-OURS_ONLY = {"clients", "group", "hooks", "numa", "profile"}  # their rows compare with work without hooks, groups and so on
+IF_NAMED = {"loops"}  # takes long, and says more about the kernel than about the library
+OURS_ONLY = {"clients", "group", "hooks", "loops", "numa", "profile"}  # their rows compare with work without hooks, groups and so on
 
 
 def selected(args):
     """The workloads that were asked for: W8 means W8/chan and W8/join."""
     if not args.workloads:
-        return WORKLOADS
+        return [w for w in WORKLOADS if w.problem not in IF_NAMED]
     wanted = {w.lower() for w in args.workloads}
     known = {name.lower() for w in WORKLOADS for name in (w.name, w.name.split("/")[0])}
     if unknown := wanted - known:
@@ -476,9 +485,9 @@ def main():
     if not (args.build / "tools/bench").is_dir():
         sys.exit(f"bench: {args.build} holds no benchmarks; `tools/gump bench` builds them")
 
-    if any(w.problem == "http" for w in workloads) and shutil.which("wrk") is None:
-        print("bench: no wrk: W13 over HTTP is left out", file=sys.stderr)
-        workloads = [w for w in workloads if w.problem != "http"]
+    if any(w.problem in ("http", "loops") for w in workloads) and shutil.which("wrk") is None:
+        print("bench: no wrk: what runs over HTTP is left out", file=sys.stderr)
+        workloads = [w for w in workloads if w.problem != "http" and not w.name.startswith("LOOP/http/")]
     if any(w.problem == "clients" for w in workloads):
         if not (args.build / "tools/bench/bench_clients").exists() or servers.programs() is None:
             print("bench: W19 is left out; it needs libhiredis-dev, libpq-dev, redis-server and postgresql", file=sys.stderr)

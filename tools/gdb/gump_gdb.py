@@ -566,7 +566,7 @@ class GumpSched(gdb.Command):
         made = u64(sched + lay["Schedt.mnext"]) - u64(sched + lay["Schedt.nmfreed"])
         say(f"SCHED gomaxprocs={procs} idleprocs={field('npidle')} threads={made} spinningthreads={field('nmspinning')} "
             f"needspinning={field('needspinning')} idlethreads={field('nmidle')} lockedidle={field('nmidlelocked')} "
-            f"runqueue={field('runqsize')} gcwaiting={flag('gcwaiting')} stopwait={field('stopwait')} "
+            f"runqueue={field('runqsize') + field('nposted')} gcwaiting={flag('gcwaiting')} stopwait={field('stopwait')} "
             f"sysmonwait={flag('sysmonwait')}")
         names = {lay[k]: k[2:] for k in ("kPidle", "kPrunning", "kPsyscall", "kPgcstop", "kPdead")}
         for i in range(procs):

@@ -1,17 +1,23 @@
 // Run queues on bare Ps: no scheduler runs.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <thread>
 #include <vector>
 
+#include "runtime/sched/globq.h"
 #include "runtime/sched/gqueue.h"
 #include "runtime/sched/mlocks.h"
 #include "runtime/sched/rand.h"
 #include "runtime/sched/runq.h"
 #include "runtime/sched/runtime2.h"
+#include "runtime/sys/mem.h"
+#include "runtime/sys/sanitizer.h"
 #include "runtime/sys/tls.h"
 
 namespace gump::rt {
@@ -319,6 +325,49 @@ TEST_P(GlobrunqTest, BatchOfAnEmptyQueueIsNothing) {
   EXPECT_EQ(Batch(kRunqSize / 2), nullptr);
 }
 
+TEST_P(GlobrunqTest, GoroutinesOfFullRingsAreTakenInTheirOrder) {
+  const uint32_t n = 3 * kRunqSize;
+  std::vector<G*> expected;
+  std::deque<G*> ring;
+  for (uint32_t i = 0; i < n; i++) {
+    runqput(&victim_, g(i), false);
+    ring.push_back(g(i));
+    if (ring.size() <= kRunqSize) continue;
+    // It was full: the older half and the new one went.
+    expected.insert(expected.end(), ring.begin(), ring.begin() + kHalf);
+    expected.push_back(g(i));
+    ring.erase(ring.begin(), ring.begin() + kHalf);
+    ring.pop_back();
+  }
+  Put(n, n + 1);
+  expected.push_back(g(n));
+  size_t at = 0;
+  while (G* gp = Batch(kRunqSize / 2)) {
+    ASSERT_EQ(gp, expected[at++]);
+    while (G* next = runqget(&p_).gp) ASSERT_EQ(next, expected[at++]);
+  }
+  EXPECT_EQ(at, expected.size());
+}
+
+TEST_P(GlobrunqTest, WithoutMemoryAFullRingIsEmptiedAllTheSame) {
+  if (kSanitizerBuild) GTEST_SKIP() << "shadow memory exceeds any limit";
+  rlimit old;
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &old), 0);
+  rlimit none = old;
+  none.rlim_cur = 1 << 20;  // less than is mapped, so every mmap fails
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &none), 0);
+  while (persistentalloc(sizeof(RunqBatch), alignof(RunqBatch)) != nullptr) {
+  }
+  Fill(&victim_, kRunqSize + 1);
+  RunqBatch* const spare = victim_.spareBatch;
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &old), 0);
+  ASSERT_EQ(spare, nullptr);
+  EXPECT_EQ(GlobalSize(), static_cast<int32_t>(kHalf + 1));
+  ExpectGlobal(0, kHalf);
+  EXPECT_EQ(Global(), g(kRunqSize));
+  ExpectRing(&victim_, kHalf, kRunqSize);
+}
+
 TEST_P(GlobrunqTest, YieldedGoroutinesGoToTheHead) {
   Put(2, 4);
   p_.yielded.pushBack(g(0));
@@ -341,6 +390,89 @@ TEST_P(GlobrunqTest, YieldedGoroutinesAdoptTheGlobalQueue) {
   for (uint32_t i = 1; i < 5; i++) EXPECT_EQ(popYielded(&p_), g(i));
   EXPECT_EQ(popYielded(&p_), nullptr);
   EXPECT_EQ(p_.nyielded.load(relaxed), 0);
+}
+
+TEST_P(GlobrunqTest, PostedGoroutinesGoBehindTheQueueInTheirOrder) {
+  for (uint32_t i = 2; i < 5; i++) globrunqpost(g(i));
+  Put(0, 2);
+  EXPECT_EQ(globalSize(relaxed), 5);
+  ExpectGlobal(0, 5);
+  EXPECT_EQ(Global(), nullptr);
+  EXPECT_EQ(globalSize(relaxed), 0);
+}
+
+TEST_P(GlobrunqTest, BatchTakesThePostedGoroutines) {
+  const auto procs = static_cast<uint32_t>(GetParam());
+  for (uint32_t i = 0; i < 20; i++) globrunqpost(g(i));
+  EXPECT_EQ(Batch(kRunqSize / 2), g(0));
+  const uint32_t share = std::min(20 / procs + 1, 20u);
+  ExpectRing(&p_, 1, share);
+  ExpectGlobal(share, 20);
+}
+
+TEST_P(GlobrunqTest, YieldedGoroutinesAdoptThePostedOnes) {
+  pushYielded(&p_, g(0));
+  globrunqpost(g(1));
+  adoptGlobal(&p_);
+  EXPECT_EQ(globalSize(relaxed), 0);
+  globrunqpost(g(2));
+  pushYielded(&p_, g(3));  // behind all others
+  for (uint32_t i = 0; i < 4; i++) EXPECT_EQ(popYielded(&p_), g(i));
+}
+
+// A reader of the list holds sched.lock, so the list has to be short.
+TEST_P(GlobrunqTest, ThreadThatPostsManyCollectsThem) {
+  for (uint32_t i = 0; i < 4 * kRunqSize; i++) {
+    globrunqpost(g(i));
+    ASSERT_LT(sched.nposted.load(relaxed), 64) << i;
+  }
+  EXPECT_EQ(globalSize(relaxed), int32_t{4 * kRunqSize});
+  ExpectGlobal(0, 4 * kRunqSize);
+}
+
+// ---- Threads that post
+
+TEST(PostStressTest, EachPostedGIsTakenOnceAndInItsThreadsOrder) {
+  constexpr uint32_t kThreads = 3;
+  constexpr uint32_t kPerThread = kSanitizerBuild ? 5000 : 50000;
+  gomaxprocs.store(2, relaxed);
+  std::vector<G> gs(kThreads * kPerThread);
+  auto post = [&](uint32_t self) {
+    M m;
+    m.g0.m = &m;
+    setg(&m.g0);
+    for (uint32_t i = 0; i < kPerThread; i++) {
+      globrunqpost(&gs[self * kPerThread + i]);
+    }
+    setg(nullptr);
+  };
+  std::vector<std::thread> threads;
+  for (uint32_t i = 0; i < kThreads; i++) threads.emplace_back(post, i);
+  M m;
+  m.g0.m = &m;
+  setg(&m.g0);
+  std::array<uint32_t, kThreads> next = {};
+  P p;
+  auto take = [&](const G* gp) {
+    const auto i = static_cast<uint32_t>(gp - gs.data());
+    ASSERT_EQ(i % kPerThread, next[i / kPerThread]++) << i;
+  };
+  for (uint32_t taken = 0;
+       taken < gs.size() && !::testing::Test::HasFailure();) {
+    G* gp;
+    {
+      LockScope l(&sched.lock);
+      gp = globrunqgetbatch(&sched.nodes[0], &p, kHalf);
+    }
+    for (; gp != nullptr; gp = runqget(&p).gp) {
+      take(gp);
+      taken++;
+    }
+  }
+  for (auto& t : threads) t.join();
+  EXPECT_EQ(globalSize(relaxed), 0);
+  setg(nullptr);
+  gomaxprocs.store(0, relaxed);
 }
 
 // ---- Thieves

@@ -1,4 +1,4 @@
-// runOnWake and raisePriority, in each scheduling class.
+// runOnWake, queueOnWake and raisePriority, in each scheduling class.
 #include "runtime/sys/os_linux.h"
 
 #include <gtest/gtest.h>
@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <thread>
+#include <vector>
 
 #include "tests/testing/real_time.h"
 
@@ -78,6 +79,28 @@ TEST(RunOnWakeTest, HighestPriorityStays) {
     EXPECT_EQ(raisePriority(), 0u);
     EXPECT_EQ(Class::OfThisThread(), before);
   });
+}
+
+TEST(QueueOnWakeTest, OrdinaryThreadBecomesBatchWithItsNiceness) {
+  On([] {
+    ASSERT_TRUE((Class{SCHED_OTHER, 0}.Set()));
+    setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 19);
+    queueOnWake();
+    EXPECT_EQ(Class::OfThisThread(), (Class{SCHED_BATCH, 0}));
+    EXPECT_EQ(getpriority(PRIO_PROCESS, static_cast<id_t>(gettid())), 19);
+  });
+}
+
+TEST(QueueOnWakeTest, OtherClassesStay) {
+  std::vector<Class> classes = {{SCHED_BATCH, 0}, {SCHED_IDLE, 0}};
+  if (MayBeRealTime()) classes.push_back({SCHED_FIFO, 10});
+  for (const Class before : classes) {
+    On([before] {
+      ASSERT_TRUE(before.Set());
+      queueOnWake();
+      EXPECT_EQ(Class::OfThisThread(), before);
+    });
+  }
 }
 
 // The program has chosen another priority meanwhile.

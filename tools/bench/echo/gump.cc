@@ -8,53 +8,13 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-#include <functional>
 #include <thread>
 
+#include "tools/bench/echo_client.h"
 #include "tools/bench/harness.h"
 
 namespace gump::bench {
 namespace {
-
-std::string LoadgenPath() {
-  if (const char* path = std::getenv("BENCH_LOADGEN")) return path;
-  char self[4096];
-  const ssize_t n = readlink("/proc/self/exe", self, sizeof(self));
-  const std::string path(self, n < 0 ? 0 : static_cast<size_t>(n));
-  return path.substr(0, path.rfind('/') + 1) + "bench_loadgen";
-}
-
-// Drive runs the client on a thread of its own, against a port of this process,
-// prints the results and calls `done`.
-std::thread Drive(const Options& o, const std::string& workload, int port,
-                  int connections, std::function<void()> done) {
-  return std::thread([=, &o] {
-    const std::string command =
-        "exec taskset -c 1 " + LoadgenPath() + " " + std::to_string(port) +
-        " " + std::to_string(connections) + " " +
-        std::to_string(o.Scaled(500)) + " " + std::to_string(o.Scaled(3000));
-    FILE* out = popen(command.c_str(), "r");
-    char line[200];
-    int64_t cpu = 0;
-    while (out != nullptr && std::fgets(line, sizeof(line), out) != nullptr) {
-      if (std::strncmp(line, "begin", 5) == 0) cpu = CpuNanos();
-      double requests;
-      double p50;
-      double p99;
-      if (std::sscanf(line, "end %lf %lf %lf", &requests, &p50, &p99) != 3) {
-        continue;
-      }
-      const auto used = static_cast<double>(CpuNanos() - cpu);
-      Print(workload.c_str(), "cpu-us", used / 1e3 / requests);
-      Print(workload.c_str(), "req/s",
-            requests * 1e3 / static_cast<double>(o.Scaled(3000)));
-      Print(workload.c_str(), "p50-us", p50);
-      Print(workload.c_str(), "p99-us", p99);
-    }
-    if (out != nullptr) pclose(out);
-    done();
-  });
-}
 
 void Serve(const net::Conn& conn) {
   char buf[4096];
@@ -69,8 +29,8 @@ void Goroutines(const Options& o, const std::string& workload,
                 int connections) {
   const Beside beside(o);
   const net::Listener l = *net::Listen("tcp", "127.0.0.1:0");
-  std::thread client = Drive(o, workload, l.LocalAddr().Port(), connections,
-                             [l] { (void)l.Close(); });
+  std::thread client = DriveEcho(o, workload, l.LocalAddr().Port(),
+                                 {connections}, [l] { (void)l.Close(); });
   for (;;) {
     const absl::StatusOr<net::Conn> conn = l.Accept();
     if (!conn.ok()) break;
@@ -101,8 +61,8 @@ void Raw(const Options& o, const std::string& workload, int connections) {
   int stop[2];
   if (pipe(stop) != 0) return;
   add(stop[0]);
-  std::thread client = Drive(o, workload, ntohs(at.sin_port), connections,
-                             [&] { close(stop[1]); });
+  std::thread client = DriveEcho(o, workload, ntohs(at.sin_port), {connections},
+                                 [&] { close(stop[1]); });
   std::vector<int> open;
   for (bool running = true; running;) {
     epoll_event events[128];

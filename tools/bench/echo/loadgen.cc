@@ -2,7 +2,12 @@
 // sends a 64-byte message, waits for the answer and then sends the next. It has
 // one thread and epoll, and does not use gumption.
 //
-//   bench_loadgen PORT CONNECTIONS WARMUP_MS MEASURE_MS
+//   bench_loadgen PORT CONNECTIONS WARMUP_MS MEASURE_MS [BYTES [ACTIVE [EACH]]]
+//
+// A message has BYTES bytes instead of 64. Only ACTIVE of the connections have
+// a message under way at a time: after an answer the next one that is idle
+// sends. A connection is closed, by a reset, after EACH messages, and another
+// takes its place.
 //
 // It prints "begin" when the warm-up is over. At the end it prints
 // "end <requests> <p50 in us> <p99 in us>", the results since "begin".
@@ -18,11 +23,14 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <vector>
 
 namespace {
 
-constexpr size_t kMessage = 64;
+size_t message = 64;
+std::vector<char> text;
+std::vector<char> buf;
 
 int64_t NowNanos() {
   timespec ts;
@@ -39,12 +47,16 @@ struct Connection {
   int fd = -1;
   size_t received = 0;
   int64_t sent_at = 0;
+  int messages = 0;
 
   void Send() {
-    static const char kText[kMessage] = "ping";
     received = 0;
+    messages++;
     sent_at = NowNanos();
-    if (send(fd, kText, kMessage, MSG_NOSIGNAL) != kMessage) Die("send");
+    if (send(fd, text.data(), message, MSG_NOSIGNAL) !=
+        static_cast<ssize_t>(message)) {
+      Die("send");
+    }
   }
 };
 
@@ -63,11 +75,27 @@ int Connect(uint16_t port) {
   return fd;
 }
 
+void Watch(int ep, int fd, size_t connection) {
+  epoll_event ev{};
+  ev.events = EPOLLIN;
+  ev.data.u64 = connection;
+  if (epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev) != 0) Die("epoll");
+}
+
+// Reset closes a connection so that its port is free at once.
+void Reset(int fd) {
+  const linger now{1, 0};
+  setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+  close(fd);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 5) {
-    std::fprintf(stderr, "usage: %s PORT CONNECTIONS WARMUP_MS MEASURE_MS\n",
+  if (argc < 5 || argc > 8) {
+    std::fprintf(stderr,
+                 "usage: %s PORT CONNECTIONS WARMUP_MS MEASURE_MS "
+                 "[BYTES [ACTIVE [EACH]]]\n",
                  argv[0]);
     return 2;
   }
@@ -79,15 +107,26 @@ int main(int argc, char** argv) {
   std::vector<Connection> connections(static_cast<size_t>(std::atoi(argv[2])));
   const int64_t warmup = int64_t{std::atoi(argv[3])} * 1'000'000;
   const int64_t measure = int64_t{std::atoi(argv[4])} * 1'000'000;
+  if (argc > 5) message = static_cast<size_t>(std::atoi(argv[5]));
+  text.assign(message, 'p');
+  buf.resize(message);
+  size_t active = connections.size();
+  if (argc > 6) active = static_cast<size_t>(std::atoi(argv[6]));
+  const int each = argc > 7 ? std::atoi(argv[7]) : 0;
   const int ep = epoll_create1(0);
   for (size_t i = 0; i < connections.size(); i++) {
     connections[i].fd = Connect(port);
-    epoll_event ev{};
-    ev.events = EPOLLIN;
-    ev.data.u64 = i;
-    if (epoll_ctl(ep, EPOLL_CTL_ADD, connections[i].fd, &ev) != 0) Die("epoll");
+    Watch(ep, connections[i].fd, i);
   }
-  for (Connection& c : connections) c.Send();
+  // The connections without a message, the one that had the last message last.
+  std::deque<size_t> idle;
+  for (size_t i = 0; i < connections.size(); i++) {
+    if (i < active) {
+      connections[i].Send();
+    } else {
+      idle.push_back(i);
+    }
+  }
   const int64_t begin = NowNanos() + warmup;
   const int64_t end = begin + measure;
   bool begun = false;
@@ -98,14 +137,26 @@ int main(int argc, char** argv) {
     const int n = epoll_wait(ep, events, 256, 1000);
     if (n <= 0) Die("epoll_wait: the server has stopped answering");
     for (int i = 0; i < n; i++) {
-      Connection& c = connections[events[i].data.u64];
-      char buf[kMessage];
-      const ssize_t k = recv(c.fd, buf, kMessage - c.received, 0);
+      const size_t index = events[i].data.u64;
+      Connection& c = connections[index];
+      const ssize_t k = recv(c.fd, buf.data(), message - c.received, 0);
       if (k <= 0) Die("recv");
       c.received += static_cast<size_t>(k);
-      if (c.received < kMessage) continue;
+      if (c.received < message) continue;
       if (begun) latencies.push_back(NowNanos() - c.sent_at);
-      c.Send();
+      if (each != 0 && c.messages >= each) {
+        Reset(c.fd);
+        c = Connection();
+        c.fd = Connect(port);
+        Watch(ep, c.fd, index);
+      }
+      size_t next = index;
+      if (!idle.empty()) {
+        next = idle.front();
+        idle.pop_front();
+        idle.push_back(index);
+      }
+      connections[next].Send();
     }
     const int64_t now = NowNanos();
     if (!begun && now >= begin) {
