@@ -42,6 +42,10 @@ def print_layouts():
             t = t.target().strip_typedefs().unqualified()
         return t
 
+    def spelled(name):
+        """The name without default arguments of templates. In a name within another, g++ leaves them out and clang does not."""
+        return re.sub(r", absl::[\w:]*Hash<(\w+)>, std::equal_to<\1> ?>", ">", name)
+
     def visit(t):
         t = plain(t)
         name = t.name
@@ -57,6 +61,8 @@ def print_layouts():
                 visit(argument)
         if not name.startswith("gump::") or t.sizeof == 0:  # the size of a class that is only declared is 0
             return
+        described = name
+        name = spelled(name)
         if t.code == gdb.TYPE_CODE_ENUM:
             found[name] = [f"enum {name} size {t.sizeof}", *(f"  {f.enumval} {f.name.split('::')[-1]}" for f in t.fields())]
             return
@@ -64,11 +70,12 @@ def print_layouts():
         lines = found[name] = [f"{name} size {t.sizeof} align {t.alignof}"]
         for f in sorted(fields, key=lambda f: f.bitpos):
             bit = f":{f.bitpos % 8}" if f.bitsize else ""
-            what = f"base {f.type.name}" if f.is_base_class else "vptr" if (f.name or "").startswith("_vptr") else f.name
+            base = f"base {spelled(f.type.name)}" if f.is_base_class else None
+            what = base or ("vptr" if (f.name or "").startswith("_vptr") else f.name)
             size = f"{f.bitsize} bits" if f.bitsize else f.type.sizeof
             lines.append(f"  {f.bitpos // 8}{bit} {what or 'unnamed'} ({size})")
-        described = gdb.execute(f"ptype '{name}'", to_string=True) if any("vptr" in line for line in lines) else ""
-        lines += [f"  virtual {v}" for v in re.findall(r"^ +virtual [^~]*?(\w+)\(", described, re.M)]
+        body = gdb.execute(f"ptype '{described}'", to_string=True) if any("vptr" in line for line in lines) else ""
+        lines += [f"  virtual {v}" for v in re.findall(r"^ +virtual [^~]*?(\w+)\(", body, re.M)]
         for f in fields:
             visit(f.type)
 
