@@ -281,8 +281,9 @@ void startHeld(G* held, P* pp, bool spinning, int64_t spareID) {
 // reason to run it, has got such a reason since.
 // On: any.  P: pp.  Locks: caller holds sched.lock.  Parks: no.
 bool mayNotIdle(const P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  return globalSize(relaxed) > 0 ||  // W2 follows a post that this misses
-         !runqempty(pp) ||
+  // A thread whose post this misses does W2 later. runqsize changes under
+  // sched.lock.
+  return globalSize(relaxed) > 0 || !runqempty(pp) ||
          // A thread readied a G and found neither a spinner nor an idle P.
          mustSearch(pp) ||
          // The last busy P must not go idle while no M watches the network and

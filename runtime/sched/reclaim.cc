@@ -289,10 +289,11 @@ void forceReclaim(int64_t now) {
 
 // In Go, GC parks until the workers have done the cycle, and yields between the
 // spans that it sweeps. Here the caller may do all of the cycle itself, without
-// parking. So it yields, or a goroutine that calls GC in a loop would keep its
-// P for a slice: at one P each of the others would get a turn once in 10 ms. On
-// a stack that the program made, no goroutine yields. If no other goroutine
-// waits, a yield would only wake an M in vain, to look for the caller.
+// parking. So it yields. Otherwise a goroutine that calls GC in a loop would
+// keep its P for a slice: at one P each of the others would get a turn once in
+// 10 ms. There are two exceptions:
+//  * On a stack that the program made, no goroutine yields.
+//  * If no other goroutine waits, a yield would only wake an M in vain.
 void runtimeGC() noexcept {
   cycle(&stats.requestedCycles);
   const G* gp = getg();

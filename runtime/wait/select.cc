@@ -69,9 +69,9 @@ void lockOrder(Select* s) {
   uint32_t n = s->norder;
   uint16_t* order = s->lockorder;
   if (n <= kStackSelect) {  // insertion sort: faster than a heap for so few
-    // It begins with the cases as they are given, not as pollOrder has shuffled
-    // them. So a select that runs again takes the same branches, and the
-    // processor predicts them.
+    // The sort begins with the cases as they are given, not as pollOrder has
+    // shuffled them. So a select that runs again takes the same branches, and
+    // the processor predicts them.
     uint32_t end = 0;
     for (size_t i = 0; end < n; i++) {
       const auto x = static_cast<uint16_t>(i);
