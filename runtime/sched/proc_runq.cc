@@ -17,12 +17,12 @@
 // The global queue is a queue for each node, all under sched.lock.
 // sched.runqsize is the sum of their lengths.
 //
-// (P) A thread without a P, such as a plain thread that starts goroutines, does
-// not take sched.lock for each of them, because it would compete with every M
-// that looks for work. It posts the goroutine: it pushes it onto sched.posted
-// by a CAS. An M that takes from the global queue holds the lock. It first
-// collects all that was posted, and appends it to the queue in the order of the
-// posts.
+// (P) A thread without a P, such as a plain thread, does not take sched.lock
+// for each goroutine that it makes runnable. It would compete with every M that
+// looks for work. It posts the goroutine: it pushes the G onto sched.posted by
+// a CAS. An M that takes from the global queue holds the lock. It first
+// collects all Gs that were posted, and appends them to the queue in the order
+// of the posts.
 //  * No wake-up is lost. The CAS is W1 of the essay in proc.cc, the posting
 //    thread then does W2 (wakep), and S2 collects. All of them are seq_cst, as
 //    for a G that is published in runnext.

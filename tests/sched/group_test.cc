@@ -775,7 +775,7 @@ TEST_F(GroupDeathTest, SchedDetailShowsGroups) {
                     for (int i = 0; i < 2; i++) {
                       go(GoOptions{.group = &g}, [&held] {
                         // A goroutine that is preempted gives its place to the
-                        // other one, and for a while none of them runs.
+                        // other one, and for a while neither of them runs.
                         (void)rt::acquirem();
                         held = true;
                         for (;;) {
