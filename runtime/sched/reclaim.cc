@@ -299,9 +299,9 @@ void runtimeGC() noexcept {
   const G* gp = getg();
   const auto sp = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
   if (gp->foreign || !onOwnStack(gp, sp)) return;
-  const M* mp = acquirem();
+  M* mp = acquirem();
   const bool alone = mp->p != nullptr && nothingElseToRun(mp);
-  releasem(getg()->m);
+  releasem(mp);
   if (!alone) gosched();
 }
 

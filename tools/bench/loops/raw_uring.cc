@@ -79,7 +79,7 @@ class UringServer {
   }
 
   void Serve() {
-    io_uring_sqe* s = Request(kStop);
+    io_uring_sqe* s = Request();
     io_uring_prep_poll_add(s, job_.stop, POLLIN);
     s->user_data = kStop;
     Accept();
