@@ -346,7 +346,7 @@ G* globalBatch(P* pp) {
   SchedNode* np = &sched.nodes[0];
   if (severalNodes()) {
     np = nodeOf(pp);
-    if (np->runqsize.load(relaxed) == 0) return nullptr;
+    if (queuedOn(np) == 0) return nullptr;
   }
   LockScope l(&sched.lock);
   return globrunqgetbatch(np, pp, kRunqSize / 2);

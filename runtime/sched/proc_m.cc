@@ -225,6 +225,7 @@ Chosen choose(P* pp, bool spinning) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   // If it is the turn of a goroutine that is preempted in place, the P goes
   // straight to its thread instead of by way of another. That thread looks
   // neither at timers nor for finalizers, so there must be none to run.
+  globrunqcollect();
   SchedNode* np = nodeOf(pp);
   const bool turn = !spinning && np->runq.head() != nullptr &&
                     np->runq.head()->inPlace && runqempty(pp) &&
@@ -263,7 +264,7 @@ void startIdle(M* mp, P* pp, bool spinning) {
   if (mp->nextp != nullptr) fatalthrow("startm: m has p");
   if (spinning && !runqempty(pp)) fatalthrow("startm: p has runnable gs");
   mp->spinning = spinning;
-  mp->wokenByThread = getg()->m->p == nullptr;
+  mp->wokenByThread = spinning && getg()->m->p == nullptr;
   if (spinning) takeCount(mp, pp);
   mp->nextp = pp;
   notewakeup(&mp->park);  // publishes the lines above

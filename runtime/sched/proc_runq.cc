@@ -30,10 +30,11 @@
 //    an exchange. So there is no ABA problem.
 //  * Once main has ended, W2 wakes no M. W2 reads mainEnded after nmspinning.
 //    If it reads the value from before the next Run, that Run's wakep comes
-//    later, and the M that this wakep starts finds the goroutine.
+//    later, and the M that this wakep starts finds the goroutine. (The read is
+//    relaxed. x86 and AArch64 keep it behind a seq_cst load.)
 //  * nposted is raised before the push. It is lowered after runqsize was raised
-//    for the same goroutines. So their sum is never too small, except for a
-//    reader that sees old values.
+//    for the same goroutines. A reader of both reads nposted first. So their
+//    sum is never too small, except for a reader that sees old values.
 //  * The list is kept short, because the M that collects reverses a list of
 //    cold cells under the lock. A thread that posts the kMaxPosted-th goroutine
 //    collects itself, and has most of the cells in its own cache.
@@ -402,7 +403,7 @@ GUMP_NOINLINE G* getBatch(SchedNode* np, P* pp, int32_t n)
   const uint32_t h = pp->runqhead.load(acquire);  // as in runqput
   const uint32_t t = pp->runqtail.load(relaxed);  // (R1)
   if (t - h + static_cast<uint32_t>(n) - 1 > kRunqSize) {
-    fatalthrow("globrunqgetbatch: no room in the ring");
+    fatalthrow("Couldn't put Gs into empty local runq");
   }
   G* gp = np->runq.pop();
   const uint32_t end = t + static_cast<uint32_t>(n) - 1;

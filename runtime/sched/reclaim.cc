@@ -300,7 +300,8 @@ void runtimeGC() noexcept {
   const auto sp = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
   if (gp->foreign || !onOwnStack(gp, sp)) return;
   M* mp = acquirem();
-  const bool alone = mp->p != nullptr && nothingElseToRun(mp);
+  // The queue of its group is none of those that nothingElseToRun looks at.
+  const bool alone = mp->p != nullptr && !gp->special && nothingElseToRun(mp);
   releasem(mp);
   if (!alone) gosched();
 }

@@ -113,13 +113,15 @@ inline void globrunqcollect() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
 // globalSize returns the length of the global queue, and counts what is posted.
 // The result may be too large for a moment. It is a hint outside of sched.lock.
 inline int32_t globalSize(std::memory_order order) {
-  return sched.runqsize.load(order) + sched.nposted.load(order);
+  // First, and at least acquire: pairs with globrunqcollectPosted, see (P).
+  const int32_t posted = sched.nposted.load(order == relaxed ? acquire : order);
+  return posted + sched.runqsize.load(order);
 }
 // globalWaits tells whether globalSize is not 0. A sum of the two words would
 // need a second register, and directNext would have to save one.
 GUMP_ALWAYS_INLINE bool globalWaits() {
-  return sched.runqsize.load(relaxed) != 0 ||  // hints
-         sched.nposted.load(relaxed) != 0;
+  return sched.nposted.load(acquire) != 0 ||  // as above
+         sched.runqsize.load(relaxed) != 0;
 }
 
 // ---- The paths of a switch, inlined -----------------------------------------

@@ -125,7 +125,8 @@ struct M {
   Atomic<int64_t> clockCpu;
   // Out of work and searching; counted in sched.nmspinning.
   bool spinning = false;
-  // A thread without a P woke this M last. resetspinning reads and clears it.
+  // A thread without a P woke this M to spin. resetspinning reads and clears
+  // it.
   bool wokenByThread = false;
   // The node that counts this M in SchedNode::nmspinning; -1: none does.
   int8_t spinningNode = -1;
