@@ -520,18 +520,19 @@ void Ring::inject() {
 }
 
 void Ring::takeTurns() const {
-  // With files alone, run at once: goroutines wait for the completions, and a
-  // disk for the next requests, while goroutines may compute on all processors.
+  // A ring that serves only files: run at once, even if goroutines compute on
+  // all processors. Other goroutines wait for the completions, and a disk waits
+  // for the next requests.
   //
-  // An event of a socket makes work only for a thread that runs goroutines. If
-  // all processors are busy, those threads have work already. Each event that
-  // interrupted one of them would cost two switches between threads, and the
-  // thread would come back to a queue longer by one goroutine. So this thread
-  // waits until a thread of the process sleeps or has used up its slice, and
-  // takes all events that have come meanwhile. (It is as with epoll, which an M
-  // asks when its queue is empty.) This saves up to a third of the CPU time of
-  // a busy server. It concerns only when this thread runs: whether it wakes is
-  // as before.
+  // A ring that watches sockets: an event makes work only for a thread that
+  // runs goroutines. If all processors are busy, those threads have work
+  // already. Each event that interrupted one of them would cost two switches
+  // between threads, and that thread would come back to a queue longer by one
+  // goroutine. So this thread waits until a thread of the process sleeps or has
+  // used up its slice. Then it takes all events that have come meanwhile, as an
+  // M asks epoll only when it has no more goroutines to run. This saves up to a
+  // third of the CPU time of a busy server. It changes only when this thread
+  // runs, not whether it wakes.
   if (debug.netpoll == NetpollChoice::kUring && defers()) {
     systemThreadQueuesOnWake();
   } else {

@@ -16,12 +16,12 @@ inline constexpr uint32_t kRunqSize = kModelBuild ? 4 : 256;  // the ring of a P
 inline constexpr uint32_t kRunqBatch = kRunqSize / 2 + 1;
 
 // A RunqBatch lists goroutines of the global queue that a P has put there
-// together, because its ring was full (runqputslow). Whoever takes them reads
-// the array. Without it, the M would follow the chain under sched.lock, and
-// each link is a cache miss that the next one must wait for.
+// together, because its ring was full (runqputslow). An M that takes them reads
+// the array. Without the array it would follow the chain under sched.lock. Each
+// link is a cache miss, and the next miss cannot begin before it has ended.
 struct RunqBatch {
-  RunqBatch* next = nullptr;  // in GlobalQueue, or free
-  uint32_t begin = 0;         // those before it have been taken
+  RunqBatch* next = nullptr;  // the next batch of the queue, or the next free
+  uint32_t begin = 0;         // the goroutines before it have been taken
   uint32_t end = 0;
   G* gs[kRunqBatch];
 };
@@ -29,12 +29,12 @@ struct RunqBatch {
 // GlobalQueue is a GQueue that also has the batches of its goroutines:
 //  (Q1) The goroutines [begin, end) of a batch follow one another in the chain.
 //       The batches are in the order of the chain, and are never empty.
-//  (Q2) So goroutines of a batch can be at the head only if they are those of
-//       the oldest batch. pop and popBatch advance its begin. Goroutines are
-//       added at the ends of the chain, or in front of it, which is outside of
-//       all batches.
-// The memory of a batch is never returned to the system. It is 8 bytes for each
-// goroutine that was queued at once, beside 256 for the G.
+//  (Q2) So if the goroutine at the head belongs to a batch, that batch is the
+//       oldest one. pop and popBatch advance its begin.
+//  (Q3) Goroutines are added only at the two ends of the chain, so never
+//       between two goroutines of a batch.
+// The memory of a batch is used again, and never returned to the system. It is
+// 8 bytes for each goroutine, which itself has a cell of 256.
 // All functions: On: any.  P: either.  Locks: caller holds sched.lock.
 // Parks: no.
 class GlobalQueue {
@@ -48,17 +48,18 @@ class GlobalQueue {
   void pushBackAll(GQueue* q) { chain_.pushBackAll(q); }  // empties q
   // pushBackBatch appends q. Its goroutines are those of b, in the same order.
   void pushBackBatch(GQueue* q, RunqBatch* b);
-  // pushAll puts q in front; empties q.
+  // pushAll puts all goroutines of q in front, in their order, and empties q.
   void pushAll(GQueue* q);
   [[nodiscard]] G* pop();
-  // popBatch takes at most max goroutines from the head that belong to one
-  // batch. It puts them into the ring of kRunqSize slots, from slot t on, and
-  // returns how many. None of them is preempted in place, because a ring has
-  // none of these. Returns 0 if the goroutine at the head is in no batch.
+  // popBatch takes goroutines from the head, at most max and all of one batch.
+  // It puts them into the ring of kRunqSize slots, from slot t on. None of them
+  // is preempted in place, because a ring never has such a goroutine. Returns
+  // how many it has taken: 0 if the goroutine at the head is in no batch.
   [[nodiscard]] uint32_t popBatch(Atomic<G*>* ring, uint32_t t, uint32_t max);
   // moveTo appends all goroutines to q.
   void moveTo(GQueue* q);
-  // takeFree returns a batch that is not used any more, or nullptr.
+  // takeFree returns a batch of which all goroutines have been taken, or
+  // nullptr. The caller owns it.
   [[nodiscard]] RunqBatch* takeFree();
 
  private:
@@ -67,7 +68,8 @@ class GlobalQueue {
     RunqBatch* b = first_;
     return b != nullptr && b->gs[b->begin] == chain_.head ? b : nullptr;
   }
-  // advance is called after n goroutines of the oldest batch were taken.
+  // advance notes that n goroutines of b, the oldest batch, have been taken. It
+  // frees b if none is left.
   void advance(RunqBatch* b, uint32_t n);
 
   GQueue chain_;

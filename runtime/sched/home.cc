@@ -444,7 +444,8 @@ bool idleP(M* mp) {
   P* pp = mp->p;
   if (fingwake.load(relaxed) || reclaimWorkAvailable()) return false;  // hints
   LockScope l(&sched.lock);
-  // The atomics are written under sched.lock. The ring is ours.
+  // The atomics are written under sched.lock, but for a post, which W2 follows
+  // (mayNotIdle). The ring is ours.
   if (sched.gcwaiting.load(relaxed) || sched.mainEnded.load(relaxed) ||
       pp->runSafePointFn.load(relaxed) != 0 || globalSize(relaxed) > 0 ||
       !runqempty(pp) || mustSearch(pp)) {

@@ -16,6 +16,7 @@
 #include "runtime/diag/panic.h"
 #include "runtime/sched/gqueue.h"
 #include "runtime/sched/mlocks.h"
+#include "runtime/sched/runq.h"
 #include "runtime/sched/runtime2.h"
 #include "runtime/sys/os_linux.h"
 
@@ -92,6 +93,7 @@ struct Kept {
 };
 
 void takeFromNodes(Kept* kept) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
+  globrunqcollect();
   // All of them: a thread without a P may have set a flag of a node that had
   // just lost its Ps (leaveToNode).
   for (int32_t k = 0; k < kMaxNodes; k++) {

@@ -170,6 +170,7 @@ Find loseSpinning(M* mp, Runnable* out, Clock* clock);
 // lookAgain is S2 with one node.
 // P: none; needed unless it returns kNothing.
 Find lookAgain(M* mp, Runnable* out);
+// ringsHaveWork is S2 for the rings.
 bool ringsHaveWork();
 // blockInPoller is step 10. The last M to go idle waits in the poller instead
 // of on its note: for the network, and until the next timer.
@@ -345,7 +346,7 @@ G* globalBatch(P* pp) {
   SchedNode* np = &sched.nodes[0];
   if (severalNodes()) {
     np = nodeOf(pp);
-    if (np->runqsize.load(relaxed) == 0) return nullptr;
+    if (queuedOn(np) == 0) return nullptr;
   }
   LockScope l(&sched.lock);
   return globrunqgetbatch(np, pp, kRunqSize / 2);
@@ -476,7 +477,6 @@ Find lookAgain(M* mp, Runnable* out) {
   return ringsHaveWork() && takeIdleP(mp) ? Find::kAgain : Find::kNothing;
 }
 
-// ringsHaveWork is S2 for the rings.
 bool ringsHaveWork() {
   // The fence orders S1 before the loads, because those of runqempty are not
   // all seq_cst. allp is read although procresize may run meanwhile. Its
@@ -493,11 +493,12 @@ bool ringsHaveWork() {
 }
 
 // aloneWithoutMore returns true if the caller, which has found work and stopped
-// spinning (S1), need not wake the next spinner: it has the only busy P, and no
-// more work is found. Work of a thread that relied on the caller is found, as
-// in loseSpinning. An M that is idle sees to timers and to the network, so the
-// answer is no if a timer is set, or if no M polls and a goroutine waits for
-// the network. (A plain thread counts its wait before it relies on the caller.)
+// spinning (S1), need not wake the next spinner. It has the only busy P, and
+// its look finds no more work. The look comes after S1, as in loseSpinning, so
+// it finds the work of each thread that relied on the caller. An idle M must
+// see to timers and the network. So the result is false if a timer is set, or
+// if a goroutine waits for the network and no M polls. (A plain thread counts
+// its wait before it relies on the caller.)
 bool aloneWithoutMore() {
   const int32_t others = gomaxprocs.load(relaxed) - 1;
   if (sched.npidle.load(relaxed) != others || severalNodes()) return false;

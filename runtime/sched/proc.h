@@ -53,7 +53,7 @@ namespace gump::rt {
 [[nodiscard]] G* directNext(M* mp);
 // nothingElseToRun tells whether schedule would find no G in the local queues
 // and the global one, and has nothing else to do. Then a caller that has found
-// a G elsewhere may run it at once, and one that wanted to yield need not.
+// a G elsewhere may run it at once, and a caller that was to yield need not.
 // On: user, or g0.  P: needed; m.locks is 1.  Locks: none.  Parks: no.
 [[nodiscard]] bool nothingElseToRun(const M* mp);
 struct Runnable {

@@ -225,6 +225,7 @@ Chosen choose(P* pp, bool spinning) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   // If it is the turn of a goroutine that is preempted in place, the P goes
   // straight to its thread instead of by way of another. That thread looks
   // neither at timers nor for finalizers, so there must be none to run.
+  globrunqcollect();
   SchedNode* np = nodeOf(pp);
   const bool turn = !spinning && np->runq.head() != nullptr &&
                     np->runq.head()->inPlace && runqempty(pp) &&
@@ -263,7 +264,7 @@ void startIdle(M* mp, P* pp, bool spinning) {
   if (mp->nextp != nullptr) fatalthrow("startm: m has p");
   if (spinning && !runqempty(pp)) fatalthrow("startm: p has runnable gs");
   mp->spinning = spinning;
-  mp->wokenByThread = getg()->m->p == nullptr;
+  mp->wokenByThread = spinning && getg()->m->p == nullptr;
   if (spinning) takeCount(mp, pp);
   mp->nextp = pp;
   notewakeup(&mp->park);  // publishes the lines above
@@ -281,8 +282,9 @@ void startHeld(G* held, P* pp, bool spinning, int64_t spareID) {
 // reason to run it, has got such a reason since.
 // On: any.  P: pp.  Locks: caller holds sched.lock.  Parks: no.
 bool mayNotIdle(const P* pp) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
-  return globalSize(relaxed) > 0 ||  // W2 follows a post that this misses
-         !runqempty(pp) ||
+  // A thread whose post this misses does W2 later. runqsize changes under
+  // sched.lock.
+  return globalSize(relaxed) > 0 || !runqempty(pp) ||
          // A thread readied a G and found neither a spinner nor an idle P.
          mustSearch(pp) ||
          // The last busy P must not go idle while no M watches the network and

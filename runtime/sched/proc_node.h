@@ -43,10 +43,13 @@ inline SchedNode* nodeOf(const G* gp) {
              : &sched.nodes[0];
 }
 
-// queuedOn returns how many goroutines are in np's part of the global queue. A
-// hint without sched.lock.
+// queuedOn returns how many goroutines are in np's part of the global queue. It
+// counts those that a thread has posted while the number of nodes grew. A hint
+// without sched.lock.
 inline int32_t queuedOn(const SchedNode* np) {
-  return severalNodes() ? np->runqsize.load(relaxed) : globalSize(relaxed);
+  if (!severalNodes()) return globalSize(relaxed);
+  const int32_t posted = sched.nposted.load(acquire);  // as globalSize
+  return posted + np->runqsize.load(relaxed);
 }
 
 // nodeToQueue returns the node whose part of the global queue gets gp. That is

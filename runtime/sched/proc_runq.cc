@@ -12,32 +12,34 @@
 //  (R5) Only the owner makes runnext non-null.
 // The ring's functions work on a bare P. Of a G they touch only schedlink, to
 // chain several in a GQueue; but lookAhead reads more, as a hint. Only
-// runqputslow needs more than the P: it needs the global queue.
+// runqputslow needs more than the P: the global queue, and memory for a batch.
 //
 // The global queue is a queue for each node, all under sched.lock.
 // sched.runqsize is the sum of their lengths.
 //
-// (P) A thread without a P, such as a plain thread that starts goroutines, does
-// not take sched.lock for each of them. It would compete with every M that
-// looks for work. It posts the goroutine: it pushes it onto sched.posted by a
-// CAS. Each M that takes from the global queue holds the lock and first
-// collects all that was posted, in order, behind the rest of the queue.
+// (P) A thread without a P, such as a plain thread, does not take sched.lock
+// for each goroutine that it makes runnable. It would compete with every M that
+// looks for work. It posts the goroutine: it pushes the G onto sched.posted by
+// a CAS. An M that takes from the global queue holds the lock. It first
+// collects all Gs that were posted, and appends them to the queue in the order
+// of the posts.
 //  * No wake-up is lost. The CAS is W1 of the essay in proc.cc, the posting
 //    thread then does W2 (wakep), and S2 collects. All of them are seq_cst, as
 //    for a G that is published in runnext.
-//  * A goroutine is collected once: a thread only pushes, and an M takes all by
+//  * A goroutine is collected once. A thread only pushes, and an M takes all by
 //    an exchange. So there is no ABA problem.
-//  * Once main has ended, W2 wakes no M. It reads mainEnded after nmspinning.
-//    If it reads the old value, the next Run's wakep comes later, and an M that
-//    this starts finds the goroutine.
-//  * nposted is raised before the push, and lowered after runqsize was raised
-//    for the same goroutines. So their sum is never too small, except for a
-//    reader that sees old values.
-//  * To collect is to reverse a list of cold cells under the lock. So the list
-//    is kept short: a thread that posts the kMaxPosted-th goroutine collects,
-//    and has most of the cells in its own cache.
-// With several nodes the thread takes the lock and chooses a node
-// (nodeToQueue). A thread that has just seen one node may post late. Then the M
+//  * Once main has ended, W2 wakes no M. W2 reads mainEnded after nmspinning.
+//    If it reads the value from before the next Run, that Run's wakep comes
+//    later, and the M that this wakep starts finds the goroutine. (The read is
+//    relaxed. x86 and AArch64 keep it behind a seq_cst load.)
+//  * nposted is raised before the push. It is lowered after runqsize was raised
+//    for the same goroutines. A reader of both reads nposted first. So their
+//    sum is never too small, except for a reader that sees old values.
+//  * The list is kept short, because the M that collects reverses a list of
+//    cold cells under the lock. A thread that posts the kMaxPosted-th goroutine
+//    collects itself, and has most of the cells in its own cache.
+// With several nodes the thread does not post. It takes the lock and chooses a
+// node (nodeToQueue). If the number of nodes grows while a thread posts, the M
 // that collects chooses.
 #include "runtime/diag/fuzzsched.h"
 #include "runtime/diag/panic.h"
@@ -100,7 +102,7 @@ bool runqputslow(P* pp, G* gp, uint32_t h, uint32_t t) {
   RunqBatch local;
   RunqBatch* b = pp->spareBatch;
   if (b == nullptr) b = pp->spareBatch = persistentallocOf<RunqBatch>();
-  if (b == nullptr) b = &local;  // no memory: the chain alone will do
+  if (b == nullptr) b = &local;  // no memory: only the chain has them then
   for (uint32_t i = 0; i < kHalf; i++) {
     // (R4) written by us.
     b->gs[i] = pp->runq[(h + i) % kRunqSize].load(relaxed);
@@ -335,7 +337,7 @@ void globrunqputbatchOn(SchedNode* np, GQueue* q)
 }
 
 namespace {
-constexpr int32_t kMaxPosted = kModelBuild ? 2 : 32;
+constexpr int32_t kMaxPosted = kModelBuild ? 2 : 32;  // see (P)
 }  // namespace
 
 void globrunqpost(G* gp) {
@@ -358,8 +360,8 @@ void globrunqpost(G* gp) {
 GUMP_NOINLINE void globrunqcollectPosted()
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   GQueue q;
-  // Pairs with the CAS of each thread that posted: every CAS is of one release
-  // sequence.
+  // Pairs with the CAS of each thread that has posted, because all these CASes
+  // are in one release sequence.
   G* gp = sched.posted.xchg(nullptr, acquire);
   while (gp != nullptr) {
     G* before = gp->schedlink;
@@ -401,7 +403,7 @@ GUMP_NOINLINE G* getBatch(SchedNode* np, P* pp, int32_t n)
   const uint32_t h = pp->runqhead.load(acquire);  // as in runqput
   const uint32_t t = pp->runqtail.load(relaxed);  // (R1)
   if (t - h + static_cast<uint32_t>(n) - 1 > kRunqSize) {
-    fatalthrow("globrunqgetbatch: no room in the ring");
+    fatalthrow("Couldn't put Gs into empty local runq");
   }
   G* gp = np->runq.pop();
   const uint32_t end = t + static_cast<uint32_t>(n) - 1;

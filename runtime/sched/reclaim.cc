@@ -289,18 +289,20 @@ void forceReclaim(int64_t now) {
 
 // In Go, GC parks until the workers have done the cycle, and yields between the
 // spans that it sweeps. Here the caller may do all of the cycle itself, without
-// parking. So it yields, or a goroutine that calls GC in a loop would keep its
-// P for a slice: at one P each of the others would get a turn once in 10 ms. On
-// a stack that the program made, no goroutine yields. If no other goroutine
-// waits, a yield would only wake an M in vain, to look for the caller.
+// parking. So it yields. Otherwise a goroutine that calls GC in a loop would
+// keep its P for a slice: at one P each of the others would get a turn once in
+// 10 ms. There are two exceptions:
+//  * On a stack that the program made, no goroutine yields.
+//  * If no other goroutine waits, a yield would only wake an M in vain.
 void runtimeGC() noexcept {
   cycle(&stats.requestedCycles);
   const G* gp = getg();
   const auto sp = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
   if (gp->foreign || !onOwnStack(gp, sp)) return;
-  const M* mp = acquirem();
-  const bool alone = mp->p != nullptr && nothingElseToRun(mp);
-  releasem(getg()->m);
+  M* mp = acquirem();
+  // The queue of its group is none of those that nothingElseToRun looks at.
+  const bool alone = mp->p != nullptr && !gp->special && nothingElseToRun(mp);
+  releasem(mp);
   if (!alone) gosched();
 }
 

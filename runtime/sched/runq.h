@@ -95,13 +95,14 @@ void globrunqputfront(GQueue* q);
 [[nodiscard]] G* globrunqget(SchedNode* np);
 [[nodiscard]] G* globrunqgetbatch(SchedNode* np, P* pp, int32_t n);
 void globrunqchanged(SchedNode* np, int32_t change);
-// globrunqpost is globrunqput for a thread without a P, which does not hold
-// sched.lock. The functions above that take, and adoptGlobal, collect first
-// what was posted. (P) in proc_runq.cc has the protocol.
+// globrunqpost is globrunqput for a thread that has no P and does not hold
+// sched.lock. globrunqget, globrunqgetbatch and adoptGlobal first collect what
+// was posted. (P) in proc_runq.cc has the protocol.
 // On: any, m.locks > 0.  P: none.  Locks: may take sched.lock.  Parks: no.
 void globrunqpost(G* gp);
-// globrunqcollect moves what was posted to the tail of the global queue.
-// Locks: caller holds sched.lock.
+// globrunqcollect moves all that was posted to the tail of the global queue.
+// globrunqcollectPosted is its rare part.
+// On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
 void globrunqcollectPosted();
 inline void globrunqcollect() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
   // seq_cst: this is S2 of the essay in proc.cc.
@@ -109,16 +110,18 @@ inline void globrunqcollect() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sched.lock) {
     globrunqcollectPosted();
   }
 }
-// globalSize returns the length of the global queue, with what is posted. It
-// may be too large for a moment. A hint outside of sched.lock.
+// globalSize returns the length of the global queue, and counts what is posted.
+// The result may be too large for a moment. It is a hint outside of sched.lock.
 inline int32_t globalSize(std::memory_order order) {
-  return sched.runqsize.load(order) + sched.nposted.load(order);
+  // First, and at least acquire: pairs with globrunqcollectPosted, see (P).
+  const int32_t posted = sched.nposted.load(order == relaxed ? acquire : order);
+  return posted + sched.runqsize.load(order);
 }
-// globalWaits tells whether globalSize is not 0. It needs one register, so
-// directNext saves none.
+// globalWaits tells whether globalSize is not 0. A sum of the two words would
+// need a second register, and directNext would have to save one.
 GUMP_ALWAYS_INLINE bool globalWaits() {
-  return sched.runqsize.load(relaxed) != 0 ||  // hints
-         sched.nposted.load(relaxed) != 0;
+  return sched.nposted.load(acquire) != 0 ||  // as above
+         sched.runqsize.load(relaxed) != 0;
 }
 
 // ---- The paths of a switch, inlined -----------------------------------------

@@ -125,8 +125,8 @@ struct M {
   Atomic<int64_t> clockCpu;
   // Out of work and searching; counted in sched.nmspinning.
   bool spinning = false;
-  // The thread that woke it last had no P, and it has not found work since:
-  // see resetspinning.
+  // A thread without a P woke this M to spin. resetspinning reads and clears
+  // it.
   bool wokenByThread = false;
   // The node that counts this M in SchedNode::nmspinning; -1: none does.
   int8_t spinningNode = -1;
@@ -316,7 +316,7 @@ struct alignas(kFalseSharing) P {
   Atomic<int32_t> nyielded;    // its length, for others; written by the owner
   bool globalSkipped = false;  // globalTurn has postponed the global queue
 
-  RunqBatch* spareBatch = nullptr;  // for the next runqputslow, or nullptr
+  RunqBatch* spareBatch = nullptr;  // memory for the next runqputslow
   // Free cells, last in first out; and a whole batch of them, or none.
   GList gFree;
   GList gSpare;
@@ -484,10 +484,11 @@ struct Schedt {
   // An M that is about to give up its P must look for work first.
   Atomic<uint32_t> needspinning;
 
-  // What threads without a P have posted, and no M has collected yet: see
-  // globrunqpost. The goroutines are linked by schedlink, the last one first.
+  // The goroutines that threads without a P have posted and that no M has
+  // collected yet (globrunqpost). They are linked by schedlink, the last one
+  // first.
   alignas(kFalseSharing) Atomic<G*> posted;
-  // At least their number. For tests of emptiness and for figures.
+  // At least their number. For tests of emptiness and for figures: globalSize.
   Atomic<int32_t> nposted;
 
   // How many nodes have Ps, and so the number of nodes in use. Written with the
@@ -496,8 +497,8 @@ struct Schedt {
   Atomic<WakeMode> wakeMode;
   // There have been several nodes: see placeThread and memoryNode.
   Atomic<bool> places;
-  // The length of the global queue, which is the queues of all nodes, without
-  // what is posted. Written under lock. For tests of emptiness outside of it:
+  // The length of the global queue, which is the queues of all nodes. It does
+  // not count what is posted. Written under lock. Outside of the lock, read
   // globalSize.
   Atomic<int32_t> runqsize;
   SchedNode nodes[kMaxNodes];

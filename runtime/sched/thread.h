@@ -40,7 +40,7 @@ void startTemplateThread();
 // On: sysmon, or the ring's thread.  P: none.  Locks: none.  Parks: no.
 void systemThreadRunsOnWake();
 // systemThreadQueuesOnWake is queueOnWake for the ring's thread. In a real-time
-// class it keeps the priority of the template thread.
+// class the thread keeps the priority that it has inherited.
 // On: the ring's thread.  P: none.  Locks: none.  Parks: no.
 void systemThreadQueuesOnWake();
 // mexit ends this thread because its locked goroutine has ended. Returns

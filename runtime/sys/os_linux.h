@@ -91,9 +91,9 @@ struct RunOnWake {
 };
 [[nodiscard]] RunOnWake runOnWake();
 void undoRunOnWake(RunOnWake before);
-// queueOnWake is the opposite: when this thread wakes, it waits for its turn,
-// and interrupts no thread that runs. If a processor is idle, it runs there at
-// once. It is for a thread that collects work for threads that are busy.
+// queueOnWake is the opposite of runOnWake. When this thread wakes, it runs at
+// once if a processor is idle. Otherwise it waits for its turn, and interrupts
+// no thread. It is for a thread that collects work for threads that are busy.
 //  * In the class SCHED_OTHER, this thread changes to SCHED_BATCH.
 //  * In other classes it does nothing.
 void queueOnWake();

@@ -65,23 +65,43 @@ void siftDown(const Select* s, uint16_t* order, uint32_t i, uint32_t n) {
 
 }  // namespace
 
+namespace {
+// sortFew sorts order[0, n). It keeps the order of cases of one channel, and
+// returns true if there are such cases. It is an insertion sort: faster than a
+// heap for so few.
+bool sortFew(const Select* s, uint16_t* order, uint32_t n) {
+  bool twice = false;
+  for (uint32_t i = 1; i < n; i++) {
+    const uint16_t x = order[i];
+    const uintptr_t key = sortkey(s, x);
+    uint32_t j = i;
+    for (; j > 0 && sortkey(s, order[j - 1]) > key; j--) {
+      order[j] = order[j - 1];
+    }
+    order[j] = x;
+    twice |= j > 0 && sortkey(s, order[j - 1]) == key;
+  }
+  return twice;
+}
+}  // namespace
+
+// A waker takes the first of the sudogs that wait in a channel, and pass 2
+// enqueues them in lock order. So cases of one channel must stay in poll order,
+// or the first of them would always win.
 void lockOrder(Select* s) {
   uint32_t n = s->norder;
   uint16_t* order = s->lockorder;
-  if (n <= kStackSelect) {  // insertion sort: faster than a heap for so few
-    // It begins with the cases as they are given, not as pollOrder has shuffled
+  if (n <= kStackSelect) {
+    // Begin with the cases as they are given, not as pollOrder has shuffled
     // them. So a select that runs again takes the same branches, and the
     // processor predicts them.
     uint32_t end = 0;
     for (size_t i = 0; end < n; i++) {
-      const auto x = static_cast<uint16_t>(i);
-      if (s->cases[i].c == nullptr) continue;
-      uint32_t j = end++;
-      for (; j > 0 && sortkey(s, order[j - 1]) > sortkey(s, x); j--) {
-        order[j] = order[j - 1];
-      }
-      order[j] = x;
+      if (s->cases[i].c != nullptr) order[end++] = static_cast<uint16_t>(i);
     }
+    if (GUMP_LIKELY(!sortFew(s, order, n))) return;
+    memcpy(order, s->pollorder, n * sizeof(order[0]));
+    (void)sortFew(s, order, n);
     return;
   }
   memcpy(order, s->pollorder, n * sizeof(order[0]));

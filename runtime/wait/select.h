@@ -47,7 +47,8 @@ struct Select {
   size_t n = 0;                   // cases, nil channels included
   uint32_t norder = 0;            // cases whose channel is not nil
   uint16_t* pollorder = nullptr;  // indices of those, shuffled
-  uint16_t* lockorder = nullptr;  // the same, by address of the channel
+  uint16_t* lockorder = nullptr;  // the same, by address of the channel; those
+                                  // of one channel in poll order
   Sudog* sudogs = nullptr;  // raw storage; sudogs[i] belongs to lockorder[i]
   void* discard = nullptr;  // for a received value that the caller does not
                             // want and that must be destroyed

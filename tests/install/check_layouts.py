@@ -43,7 +43,7 @@ def print_layouts():
         return t
 
     def spelled(name):
-        """The name without default arguments of templates. In a name within another, g++ leaves them out and clang does not."""
+        """Returns the name without default arguments of templates: in a name within another, g++ omits them and clang does not."""
         return re.sub(r", absl::[\w:]*Hash<(\w+)>, std::equal_to<\1> ?>", ">", name)
 
     def visit(t):

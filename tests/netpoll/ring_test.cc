@@ -295,8 +295,9 @@ pid_t RingThread() {
   return 0;
 }
 
-// If it interrupted the threads that run goroutines for each event, a busy
-// server would take half as much CPU time again. A disk, however, waits for it.
+// If the ring's thread interrupted the threads that run goroutines for each
+// event of a socket, a busy server would take half as much CPU time again. With
+// files, a disk waits for the ring's thread.
 TEST_P(RingTest, RingThreadIsBatchOnlyIfItWatchesSockets) {
   Run([] {
     const File f = Scratch();

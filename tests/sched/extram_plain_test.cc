@@ -218,9 +218,7 @@ TEST_P(PlainThreadTest,
   });
 }
 
-// A thread without a P sends wakes through the global queue. It does so just
-// while the goroutine's thread is looking for work for the last time before it
-// sleeps.
+// While the goroutine runs, no second M has been woken to look for more work.
 TEST_P(PlainThreadTest, GoroutineForAnIdleRuntimeWakesOneM) {
   Run([] {
     constexpr int kPosts = 100;
@@ -250,11 +248,14 @@ TEST_P(PlainThreadTest, GoroutineForAnIdleRuntimeWakesOneM) {
     });
     posted.Wait();
     poster.join();
-    // Now and then another M looks for work of the runtime's own.
+    // Now and then another M runs work of the runtime itself.
     EXPECT_GT(alone, kPosts / 2);
   });
 }
 
+// A thread without a P sends wakes through the global queue. It does so just
+// while the goroutine's thread is looking for work for the last time before it
+// sleeps.
 TEST_P(PlainThreadTest, WakesAreNotLostWhileTheLastSpinnerGoesToSleep) {
   Run([] {
     constexpr int kRounds = rt::kSanitizerBuild ? 5000 : 20000;

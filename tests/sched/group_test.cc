@@ -749,6 +749,30 @@ TEST(GroupPlainTest, DumpShowsTheGroupAndThatItIsFull) {
   });
 }
 
+TEST_P(GroupTest, MemberThatCallsGCInALoopLetsTheNextOneRun) {
+  Run([] {
+    constexpr int kCycles = 200;
+    Group g("cycles", {.max_procs = 1});
+    sync::WaitGroup wg;
+    std::atomic<bool> stop = false;
+    std::atomic<int> turns = 0;
+    In(g, wg, [&] {
+      while (!stop) {
+        turns++;
+        runtime::Gosched();
+      }
+    });
+    In(g, wg, [&] {
+      while (turns == 0) runtime::Gosched();
+      const int before = turns;
+      for (int i = 0; i < kCycles; i++) runtime::GC();
+      EXPECT_GT(turns - before, kCycles / 2);
+      stop = true;
+    });
+    wg.Wait();
+  });
+}
+
 using GroupDeathTest = CrashDeathTest;
 
 TEST_F(GroupDeathTest, DeadlockIsReportedAndShowsTheGroup) {
@@ -775,7 +799,7 @@ TEST_F(GroupDeathTest, SchedDetailShowsGroups) {
                     for (int i = 0; i < 2; i++) {
                       go(GoOptions{.group = &g}, [&held] {
                         // A goroutine that is preempted gives its place to the
-                        // other one, and for a while none of them runs.
+                        // other one, and for a while neither of them runs.
                         (void)rt::acquirem();
                         held = true;
                         for (;;) {

@@ -69,9 +69,10 @@ class Crowd {
   chan<void> end_ = make_chan<void>();
 };
 
-// Each execution of a goroutine that does not inherit its slice raises
-// schedtick. A yield would be one. With more than one slab of goroutines the
-// cycle also runs workers, so this is the first test.
+// A goroutine that yields begins a new slice when it continues, and that raises
+// schedtick. With more than one slab of goroutines the cycle also runs workers,
+// which raise it, too. So this test comes before those that start many
+// goroutines.
 TEST(ReclaimTest, CyclesOfALoneGoroutine_DoNotYield) {
   if (rt::gcountAll() > 256) GTEST_SKIP() << "there are several slabs";
   RunWith(4, [] {

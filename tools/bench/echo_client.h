@@ -1,5 +1,5 @@
 // Runs the client of W13 (loadgen.cc) against a server of this process, and
-// prints what it says beside the server's CPU time.
+// prints its results and the server's CPU time.
 #ifndef TOOLS_BENCH_ECHO_CLIENT_H_
 #define TOOLS_BENCH_ECHO_CLIENT_H_
 
@@ -29,7 +29,7 @@ inline std::string LoadgenPath() {
 
 // DriveEcho runs the client on a thread of its own, against a port of this
 // process, prints the results and calls `done`. If the server counts its system
-// calls in *calls, they are printed as well.
+// calls in *calls, DriveEcho prints them as well.
 inline std::thread DriveEcho(const Options& o, const std::string& workload,
                              int port, const Load& load,
                              std::function<void()> done,

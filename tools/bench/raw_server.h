@@ -12,20 +12,21 @@
 
 namespace gump::bench {
 
-// RawJob is what a server is to do.
+// RawJob tells a server what to do.
 struct RawJob {
   int listener;  // non-blocking
   // The server ends when this becomes readable.
   int stop;
-  // At most this many bytes are received at a time.
+  // The server receives at most this many bytes at a time.
   size_t buffer;
-  // Sent for each piece that arrives. If it is empty, the piece is sent back.
+  // The server sends it for each piece that arrives. If it is empty, the server
+  // sends the piece back.
   std::string_view answer;
   // The server's system calls so far. Only the server writes it.
   std::atomic<uint64_t>* calls;
 
   void CountCall() const {
-    // Not an addition of the processor's, which would cost the server more.
+    // fetch_add would be a locked instruction, which costs the server more.
     calls->store(calls->load(std::memory_order_relaxed) + 1,
                  std::memory_order_relaxed);
   }
@@ -35,7 +36,7 @@ struct RawJob {
 enum class EpollForm {
   kLevel,  // level-triggered: one recv for an event
   kEdge,   // edge-triggered: recv until a piece is shorter than the buffer
-  kAgain,  // edge-triggered: recv until the kernel says EAGAIN
+  kAgain,  // edge-triggered: recv until it fails with EAGAIN
   kBatch,  // as kLevel, but all answers of a batch follow its last recv
 };
 
@@ -45,11 +46,11 @@ void ServeEpoll(const RawJob& job, EpollForm form);
 enum class UringRecv {
   kSingle,  // a request for each piece, and a buffer for each connection
   kMulti,   // one request for a connection, and buffers that all share
-  kTry,     // recv(2) first, and a request if that says EAGAIN
+  kTry,     // recv(2) first, and a request if that fails with EAGAIN
   kPoll,    // one poll request for a connection, and recv(2)
 };
 
-// How it sends.
+// How an io_uring loop sends.
 enum class UringSend {
   kRequest,  // a request; the next request of the connection follows its end
   kLinked,   // a request together with the next kSingle receive

@@ -229,7 +229,7 @@ for shape, connections in (s.split("/") for s in LOOP_SHAPES):
     WORKLOADS += [Workload(f"LOOP/{shape}/{server}/{connections}", "loops", "cpu-us", procs=(1,)) for server in LOOP_SERVERS]
 
 # A side is started twice for each problem and GOMAXPROCS, and makes --reps repetitions each time. The exceptions:
-# started --reps times: a second repetition would find its pages warm, or would come minutes after the first.
+# Started --reps times, because a second repetition would find its pages warm, or would come minutes after the first.
 ONE_REPETITION_PER_PROCESS = {"loops", "park_mem"}
 ONE_PROCESS = {"clients", "file", "idle", "overhead", "profile", "sleepers", "ticker", "timers"}  # started once: each repetition takes seconds.
 NO_TWIN = {"co", "thread"}  # Go has nothing of the kind

@@ -1,4 +1,4 @@
-// Runs wrk against a server of this process, and prints what it says.
+// Runs wrk against a server of this process, and prints its results.
 #ifndef TOOLS_BENCH_WRK_H_
 #define TOOLS_BENCH_WRK_H_
 
@@ -29,7 +29,8 @@ inline std::string Wrk(int port, int connections, int64_t seconds) {
   return all;
 }
 
-// Report prints what wrk said, and the server's CPU time, which is in ns.
+// Report prints the figures in `said`, which Wrk has returned, and the server's
+// CPU time, which is in ns.
 inline void Report(const std::string& workload, const std::string& said,
                    double cpu) {
   double requests = 0;

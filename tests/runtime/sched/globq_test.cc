@@ -60,8 +60,8 @@ class GlobalQueueTest : public ::testing::Test {
     EXPECT_EQ(gp, expected_.front());
     expected_.pop_front();
   }
-  // ExpectAsExpected follows the chain from one end to the other.
-  void ExpectAsExpected() {
+  // ExpectChain follows the chain from its head to its tail.
+  void ExpectChain() {
     ASSERT_EQ(q_.size(), static_cast<int32_t>(expected_.size()));
     ASSERT_EQ(q_.empty(), expected_.empty());
     const G* at = q_.head();
@@ -81,15 +81,15 @@ class GlobalQueueTest : public ::testing::Test {
   GlobalQueue q_;
   std::deque<G*> expected_;
   Atomic<G*> ring_[kRunqSize];
-  uint32_t at_ = UINT32_MAX - 100;  // it wraps around
+  uint32_t at_ = UINT32_MAX - 100;  // so that it wraps around
 };
 
-TEST_F(GlobalQueueTest, BatchIsTakenInItsOrderFromSlotsThatWrapAround) {
+TEST_F(GlobalQueueTest, BatchIsTakenInOrderIntoSlotsThatWrapAround) {
   PushBatch();
   EXPECT_EQ(PopBatch(50), 50u);
   EXPECT_EQ(PopBatch(60), 60u);
   EXPECT_EQ(PopBatch(60), kRunqBatch - 110);
-  ExpectAsExpected();
+  ExpectChain();
   EXPECT_EQ(PopBatch(60), 0u) << "it is empty";
 }
 
@@ -101,7 +101,7 @@ TEST_F(GlobalQueueTest, GoroutinesBeforeABatchAreTakenOneAtATime) {
   EXPECT_EQ(PopBatch(10), 0u);
   Pop();
   EXPECT_EQ(PopBatch(10), 10u);
-  ExpectAsExpected();
+  ExpectChain();
 }
 
 TEST_F(GlobalQueueTest, PopTakesFromTheBatchToo) {
@@ -113,7 +113,7 @@ TEST_F(GlobalQueueTest, PopTakesFromTheBatchToo) {
   EXPECT_EQ(PopBatch(kRunqBatch), kRunqBatch - 12);
   EXPECT_EQ(PopBatch(1), 0u) << "what follows is in no batch";
   Pop();
-  ExpectAsExpected();
+  ExpectChain();
 }
 
 TEST_F(GlobalQueueTest, OneCallTakesFromOneBatch) {
@@ -121,7 +121,7 @@ TEST_F(GlobalQueueTest, OneCallTakesFromOneBatch) {
   PushBatch();
   EXPECT_EQ(PopBatch(2 * kRunqBatch), kRunqBatch);
   EXPECT_EQ(PopBatch(2 * kRunqBatch), kRunqBatch);
-  ExpectAsExpected();
+  ExpectChain();
 }
 
 TEST_F(GlobalQueueTest, BatchBehindAGoroutineThatIsPutInFrontIsKept) {
@@ -131,7 +131,7 @@ TEST_F(GlobalQueueTest, BatchBehindAGoroutineThatIsPutInFrontIsKept) {
   EXPECT_EQ(PopBatch(1), 0u);
   Pop();
   EXPECT_EQ(PopBatch(kRunqBatch), kRunqBatch - 1);
-  ExpectAsExpected();
+  ExpectChain();
 }
 
 TEST_F(GlobalQueueTest, QueueThatIsMovedAwayLeavesNoBatch) {
@@ -178,7 +178,7 @@ TEST_F(GlobalQueueTest, AnyMixOfOperationsKeepsTheOrder) {
       case 2:
         q_.push(expected_.emplace_front(Next()));
         break;
-      case 3: {  // as takeInPlace: some in front are taken, and put back
+      case 3: {  // as takeInPlace: take some from the head, and put them back
         GQueue q;
         for (int k = below(200); k > 0 && !q_.empty(); k--) {
           q.pushBack(q_.pop());
@@ -203,7 +203,7 @@ TEST_F(GlobalQueueTest, AnyMixOfOperationsKeepsTheOrder) {
         break;
     }
     ASSERT_FALSE(HasFailure());
-    if (i % 100 == 0) ExpectAsExpected();
+    if (i % 100 == 0) ExpectChain();
   }
 }
 

@@ -333,7 +333,7 @@ TEST_P(GlobrunqTest, GoroutinesOfFullRingsAreTakenInTheirOrder) {
     runqput(&victim_, g(i), false);
     ring.push_back(g(i));
     if (ring.size() <= kRunqSize) continue;
-    // It was full: the older half and the new one went.
+    // The ring was full: its older half and the new G have left.
     expected.insert(expected.end(), ring.begin(), ring.begin() + kHalf);
     expected.push_back(g(i));
     ring.erase(ring.begin(), ring.begin() + kHalf);
@@ -349,7 +349,7 @@ TEST_P(GlobrunqTest, GoroutinesOfFullRingsAreTakenInTheirOrder) {
   EXPECT_EQ(at, expected.size());
 }
 
-TEST_P(GlobrunqTest, WithoutMemoryAFullRingIsEmptiedAllTheSame) {
+TEST_P(GlobrunqTest, FullRingOverflowsWithoutMemoryForABatch) {
   if (kSanitizerBuild) GTEST_SKIP() << "shadow memory exceeds any limit";
   rlimit old;
   ASSERT_EQ(getrlimit(RLIMIT_AS, &old), 0);
@@ -420,7 +420,8 @@ TEST_P(GlobrunqTest, YieldedGoroutinesAdoptThePostedOnes) {
   for (uint32_t i = 0; i < 4; i++) EXPECT_EQ(popYielded(&p_), g(i));
 }
 
-// A reader of the list holds sched.lock, so the list has to be short.
+// An M walks through the list while it holds sched.lock, so the list has to be
+// short.
 TEST_P(GlobrunqTest, ThreadThatPostsManyCollectsThem) {
   for (uint32_t i = 0; i < 4 * kRunqSize; i++) {
     globrunqpost(g(i));

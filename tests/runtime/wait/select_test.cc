@@ -81,6 +81,33 @@ TEST_P(SelectOrderTest, NamesEveryCaseOnceAndLocksByAddress) {
       [&](uint16_t a, uint16_t b) { return cases[a].c < cases[b].c; }));
 }
 
+// The first case in lock order wins, if a waker finds several cases of a select
+// in one channel.
+TEST_P(SelectOrderTest, EachCaseOfAChannelIsLockedFirstEquallyOften) {
+  const size_t n = GetParam();
+  constexpr int kRounds = 2000;
+  Channels channels(3, 0);
+  std::vector<Scase> cases;
+  for (size_t i = 0; i < n; i++) {
+    cases.push_back({channels[i % 3], nullptr, SelectDir::kSend});
+  }
+  std::vector<int> first(n);
+  for (int k = 0; k < kRounds; k++) {
+    Orders o(cases, &m_);
+    const Hchan* last = nullptr;
+    for (const uint16_t i : o.lock) {
+      if (cases[i].c != last) first[i]++;
+      last = cases[i].c;
+    }
+  }
+  if (n > 18) return;  // too few rounds for so many
+  for (size_t i = 0; i < n; i++) {
+    const auto of_channel = static_cast<int>((n - i % 3 + 2) / 3);
+    EXPECT_GT(first[i], kRounds / of_channel / 2) << i;
+    EXPECT_LE(first[i], 2 * kRounds / of_channel) << i;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(, SelectOrderTest,
                          ::testing::Values(1, 2, 3, 4, 5, 16, 17, 18, 100,
                                            1000));

@@ -4,10 +4,10 @@
 //
 //   bench_loadgen PORT CONNECTIONS WARMUP_MS MEASURE_MS [BYTES [ACTIVE [EACH]]]
 //
-// A message has BYTES bytes instead of 64. Only ACTIVE of the connections have
-// a message under way at a time: after an answer the next one that is idle
-// sends. A connection is closed, by a reset, after EACH messages, and another
-// takes its place.
+// With BYTES, a message has so many bytes instead of 64. With ACTIVE, only so
+// many connections have a message under way at a time: after an answer, the
+// next connection that is idle sends. With EACH, the client resets a connection
+// after so many messages, and opens another in its place.
 //
 // It prints "begin" when the warm-up is over. At the end it prints
 // "end <requests> <p50 in us> <p99 in us>", the results since "begin".
@@ -118,7 +118,7 @@ int main(int argc, char** argv) {
     connections[i].fd = Connect(port);
     Watch(ep, connections[i].fd, i);
   }
-  // The connections without a message, the one that had the last message last.
+  // The connections without a message under way. The first one sends next.
   std::deque<size_t> idle;
   for (size_t i = 0; i < connections.size(); i++) {
     if (i < active) {

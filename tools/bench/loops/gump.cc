@@ -1,14 +1,15 @@
-// LOOP: what io_uring could give to a server over epoll. The same server in
-// each form, as a loop of one thread without a runtime, and with a goroutine
-// for each connection. The server is on one processor and its client on the
-// other, as in W13. The names are LOOP/<shape>/<server>/<connections>.
+// LOOP: how much CPU time io_uring could save a server over epoll. It runs the
+// same server with a goroutine for each connection, and as a loop of one thread
+// without a runtime, in each form of raw_server.h. The server is on one
+// processor and its client on the other, as in W13. The names are
+// LOOP/<shape>/<server>/<connections>.
 //
 // The shapes:
 //   echo    a message of 64 bytes on each connection
-//   big     a message of 64 KiB on each
-//   few     a message of 64 bytes on 50 of them, in turn
+//   big     a message of 64 KiB on each connection
+//   few     a message of 64 bytes on 50 of the connections, in turn
 //   accept  a connection for each message
-//   http    a request of wrk on each; the answer is always the same
+//   http    a request of wrk on each connection; the answer is always the same
 //
 // decisions/024-sockets-stay-with-epoll.md has the figures.
 #include <gump/net.h>
@@ -33,7 +34,7 @@ constexpr std::string_view kAnswer =
 struct Shape {
   std::string name;
   Load load;
-  size_t buffer;  // the server receives at most so many bytes at a time
+  size_t buffer;  // as RawJob::buffer
   bool http = false;
 };
 

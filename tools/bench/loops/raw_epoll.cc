@@ -16,7 +16,7 @@ constexpr int kEventsAtOnce = 128;
 
 struct Connection {
   int fd;
-  std::string unsent;  // what the kernel had no room for
+  std::string unsent;  // the bytes for which the kernel had no room
 };
 
 class EpollServer {
@@ -87,13 +87,13 @@ class EpollServer {
 
   void Close(Connection* c) {
     job_.CountCall();
-    close(c->fd);  // and so ends the registration
+    close(c->fd);  // also ends the registration with epoll
     open_.erase(c);
     delete c;
   }
 
-  // Send returns false if the connection is gone. What the kernel has no room
-  // for stays in c->unsent.
+  // Send returns false if the connection is gone. Bytes for which the kernel
+  // has no room stay in c->unsent.
   bool Send(Connection* c, std::string_view data) {
     job_.CountCall();
     ssize_t n = send(c->fd, data.data(), data.size(), MSG_NOSIGNAL);
@@ -112,9 +112,8 @@ class EpollServer {
     if (!c->unsent.empty() && (events & EPOLLOUT) != 0 && !Send(c, c->unsent)) {
       return Close(c);
     }
-    // Pieces that arrive meanwhile are received after the rest is sent. (The
-    // kernel reports an edge as long as the bytes are there, because it also
-    // reports room to send.)
+    // While bytes are unsent, receive nothing. (No piece is forgotten: room to
+    // send is an edge, too, and after it this receives again.)
     while (c->unsent.empty()) {
       job_.CountCall();
       char* buf = buf_.data() + answers_.size() * job_.buffer;
@@ -127,8 +126,8 @@ class EpollServer {
       if (form_ == EpollForm::kBatch) return answers_.push_back({c, answer});
       if (!Send(c, answer)) return Close(c);
       if (form_ == EpollForm::kLevel) return;
-      // The end of the stream may have come before the recv. It has no edge of
-      // its own then.
+      // The end of the stream may have come before the recv. Then it has no
+      // edge of its own.
       const bool ends = (events & EPOLLRDHUP) != 0;
       if (form_ == EpollForm::kEdge && got < job_.buffer && !ends) return;
     }

@@ -19,7 +19,8 @@ namespace {
 constexpr unsigned kSubmissions = 4096;
 constexpr unsigned kCompletions = 16384;
 constexpr unsigned kFixedFiles = 16384;
-// The buffers that kMulti shares: at most so many, and so many bytes.
+// Limits of the buffers that the connections of kMulti share: their number, and
+// their bytes in all.
 constexpr size_t kMostBuffers = 4096;
 constexpr size_t kBufferBytes = size_t{16} << 20;
 
@@ -78,7 +79,7 @@ class UringServer {
   }
 
   void Serve() {
-    io_uring_sqe* s = Request(kStop);
+    io_uring_sqe* s = Request();
     io_uring_prep_poll_add(s, job_.stop, POLLIN);
     s->user_data = kStop;
     Accept();
@@ -213,7 +214,7 @@ class UringServer {
     delete c;
   }
 
-  // Receive has the kernel receive the next piece, or all that follow.
+  // Receive makes a request to receive the next piece, or all that follow.
   void Receive(Connection* c) {
     if (c->gone) return End(c);
     io_uring_sqe* s = Request();
@@ -222,7 +223,7 @@ class UringServer {
       case UringRecv::kSingle:
       case UringRecv::kTry:
         io_uring_prep_recv(s, fd, c->buf.data(), c->buf.size(), 0);
-        // The next piece has hardly come yet, so an attempt would be in vain.
+        // The next piece has probably not arrived yet, so do not try at once.
         s->ioprio |= IORING_RECVSEND_POLL_FIRST;
         break;
       case UringRecv::kMulti:
@@ -239,7 +240,7 @@ class UringServer {
     c->receiving = true;
   }
 
-  // Next goes on when everything that has arrived is on its way back.
+  // Next goes on to receive, unless a request to receive is under way.
   void Next(Connection* c) {
     if (form_.recv == UringRecv::kTry) return Drain(c, c->buf.data(), false);
     if (!c->receiving) Receive(c);
@@ -258,7 +259,7 @@ class UringServer {
     if (!c->sending && !c->receiving) Receive(c);
   }
 
-  // SendUnsent has the kernel send the first piece.
+  // SendUnsent makes a request to send the first piece of c->unsent.
   void SendUnsent(Connection* c, unsigned flags, unsigned room) {
     const Piece& p = c->unsent.front();
     io_uring_sqe* s = Request(room);
@@ -267,7 +268,8 @@ class UringServer {
     Address(s, c, kSent);
   }
 
-  // Send starts to send a piece, or sends it. Returns false if c is gone.
+  // Send sends a piece, or makes a request to send it. Returns false if c is
+  // gone.
   bool Send(Connection* c, Piece p) {
     const int buffer = p.buffer;
     if (!job_.answer.empty()) {
