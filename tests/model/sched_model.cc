@@ -50,6 +50,7 @@ void wakeBusy() {
 void steal() {
   plainThread("go", [] {
     startG([] {
+      startG([] {});  // wakes the other M
       startG([] { rt::notewakeup(&first); });
       rt::notesleep(&first);
     });
@@ -465,9 +466,9 @@ const Registered kModels[] = {
          .quick = {2, 1, 300, 1},
          .full = {2, 1, 5000, 1}}),
     row({.name = "sched_steal",
-         .about = "a goroutine starts another and waits for it on its M",
+         .about = "a goroutine starts two and waits on its M for the second",
          .setup = steal,
-         .finish = allRan<2>,
+         .finish = allRan<3>,
          .quick = {2, 1, 300},
          .full = {3, 1, 5000, 2}}),
     row({.name = "sched_inject",
