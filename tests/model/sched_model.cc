@@ -78,6 +78,7 @@ void inject() {
   check(parked != nullptr, "not parked");
   plainThread("go", [] {
     startG([] {
+      startG([] {});  // wakes the other M
       rt::GList ready;
       ready.push(parked);
       rt::injectglist(&ready);
@@ -474,7 +475,7 @@ const Registered kModels[] = {
     row({.name = "sched_inject",
          .about = "injectglist into the own ring while another M goes to sleep",
          .setup = inject,
-         .finish = allRan<2>,
+         .finish = allRan<3>,
          .quick = {2, 1, 300},
          .full = {3, 1, 5000, 2}}),
     row({.name = "sched_park",
