@@ -109,10 +109,17 @@ GUMP_NO_SANITIZE void sanitizerEnterSignal(G* gp, M* mp) {
   sanitizerAfterSwitch(nullptr);  // ASan makes the fake stack at its first use
 }
 
+// While ASan makes the fake stack of a stack, it keeps the value 1 in place of
+// its address. The signal may have interrupted that. If sanitizerAfterSwitch
+// got the 1, the next handler would take it for an address. With nullptr, the
+// next handler makes a fake stack of its own. In both cases ASan stores the
+// address when the interrupted code has made the fake stack.
 GUMP_NO_SANITIZE void sanitizerLeaveSignal(G* gp) {
   const StackState s = stateOf(gp);
+  void* fakeStack = *s.fakeStack;
+  if (reinterpret_cast<uintptr_t>(fakeStack) == 1) fakeStack = nullptr;
   sanitizerBeforeSwitch(nullptr, s.lo, s.hi - s.lo, nullptr);
-  sanitizerAfterSwitch(*s.fakeStack);
+  sanitizerAfterSwitch(fakeStack);
 }
 #endif
 
@@ -223,16 +230,27 @@ GUMP_NO_SANITIZE void sanitizerDestroyFakeStack(void* fakeStack) {
 }
 #endif
 
+#if defined(GUMP_PLAIN)
+extern "C" {
+[[gnu::weak]] int __asan_address_is_poisoned(const volatile void* addr);
+}
+#endif
+
 #if defined(GUMP_ASAN) || defined(GUMP_PLAIN)
 bool sanitizerKnowsBlocks() {
 #if defined(GUMP_ASAN)
   return true;
 #else
   return &__asan_locate_address != nullptr &&
-         &__sanitizer_get_ownership != nullptr;
+         &__sanitizer_get_ownership != nullptr &&
+         &__asan_address_is_poisoned != nullptr;
 #endif
 }
 
+// ASan names a block also for an address that lies up to a page behind the
+// block's mapping: it takes it for an access beyond the end. But that may be
+// memory of the program's, in a mapping of its own, for example the heap of
+// timers. ASan has poisoned what it keeps around a block, and only that.
 SanitizerBlock sanitizerBlockOf(uintptr_t addr, uintptr_t* begin,
                                 size_t* size) {
   void* at = nullptr;
@@ -244,8 +262,13 @@ SanitizerBlock sanitizerBlockOf(uintptr_t addr, uintptr_t* begin,
   if (kind == nullptr || strcmp(kind, "heap") != 0) {
     return SanitizerBlock::kNone;
   }
-  if (__sanitizer_get_ownership(at) == 0) return SanitizerBlock::kFree;
-  return addr - *begin < n ? SanitizerBlock::kAllocated : SanitizerBlock::kFree;
+  if (addr - *begin >= n) {
+    return __asan_address_is_poisoned(reinterpret_cast<void*>(addr)) != 0
+               ? SanitizerBlock::kFree
+               : SanitizerBlock::kNone;
+  }
+  return __sanitizer_get_ownership(at) == 0 ? SanitizerBlock::kFree
+                                            : SanitizerBlock::kAllocated;
 }
 
 void sanitizerShadow(uintptr_t* lo, uintptr_t* hi) {
