@@ -78,7 +78,7 @@ M* forcePreempt(P* pp, ForcePreempt how) {
   const int32_t tid = mp->procid.load(acquire);  // pairs with minit
   if (tid == 0) return nullptr;
   const ThreadState state = look(mp, tid, how);
-  if (state == ThreadState::kAsleep && haveMembarrier) {
+  if (state == ThreadState::kAsleep && haveMembarrier()) {
     const bool take = how == ForcePreempt::kStop || threadForP();
     return take && presumeBlocked(pp, mp, gp) ? mp : nullptr;
   }

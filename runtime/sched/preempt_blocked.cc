@@ -78,7 +78,7 @@ bool tryGiveBack(P* pp, M* mp);
 }  // namespace
 
 bool presumeBlocked(P* pp, M* mp, G* gp) {
-  if (!haveMembarrier) return false;  // B2 would be no barrier
+  if (!haveMembarrier()) return false;  // B2 would be no barrier
   // Pairs with the release in endAsking.
   if (!asking.cas(false, true, acquire)) return false;
   Group* slotOf = nullptr;

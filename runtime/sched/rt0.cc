@@ -47,7 +47,7 @@
 
 namespace gump::rt {
 
-int32_t ncpu;
+Atomic<int32_t> ncpu;
 
 namespace {
 
@@ -69,7 +69,8 @@ void doSchedinit() {
   meminit();
   stackinit();
   hibernateinit();
-  ncpu = getproccount();
+  const int32_t processors = getproccount();
+  ncpu.store(processors, relaxed);  // plain threads may read it meanwhile
   topologyInit();
   affinityInit();
   defaultGOMAXPROCSInit();
@@ -77,7 +78,7 @@ void doSchedinit() {
   sched.lastpoll.store(nanotime(), relaxed);
   int32_t procs = parseGOMAXPROCS(gogetenv("GOMAXPROCS", "GUMP_MAXPROCS"));
   bool custom = procs > 0;
-  if (!custom) procs = defaultGOMAXPROCS(ncpu);
+  if (!custom) procs = defaultGOMAXPROCS(processors);
   mcommoninit(&m0, /*id=*/0);
   {
     LockScope l(&sched.lock);
@@ -262,7 +263,7 @@ bool runMain(const FuncType* ft, void* closure, uintptr_t pc) noexcept {
 
 int32_t numCPU() noexcept {
   schedinit();
-  return ncpu;
+  return ncpu.load(relaxed);  // constant since schedinit
 }
 
 int32_t numGoroutine() noexcept {

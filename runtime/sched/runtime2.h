@@ -554,7 +554,7 @@ extern Schedt sched;
 extern P* allp[kMaxGomaxprocs];
 extern Atomic<int32_t> gomaxprocs;      // written with the world stopped
 extern Atomic<int32_t> gomaxprocsEver;  // its highest value so far
-extern int32_t ncpu;                    // set at start-up, then constant
+extern Atomic<int32_t> ncpu;            // 0 until schedinit, then constant
 extern PMask idlepMask;   // bit set: that P is idle, nothing to steal
 extern PMask timerpMask;  // bit clear: that P has no timers
 extern Atomic<M*> allm;   // push only

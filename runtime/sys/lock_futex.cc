@@ -146,7 +146,8 @@ void stopWaking(const Mutex* l) {
 }  // namespace
 
 void lockSlow(Mutex* l) {
-  const int spins = ncpu > 1 ? kActiveSpin : 0;
+  // Constant, or 0 if the runtime is not initialised yet.
+  const int spins = ncpu.load(relaxed) > 1 ? kActiveSpin : 0;
   int pauses = kActiveSpinCnt;
   for (int i = 0; i < spins + kPassiveSpin; i++) {
     if (i < spins) {

@@ -17,9 +17,21 @@ namespace gump::rt {
 // of the two loads sees the other thread's store. asymmetricLight costs nothing
 // where membarrier(2) works. It is defined here because every unlock contains
 // it; asymmetricHeavy is in os_linux.h.
-extern bool haveMembarrier;  // written once, before the second thread exists
+//
+// A plain thread may lock a Mutex before the runtime is initialised, and while
+// another thread initialises it. So asymmetricHeavy finds out whether
+// membarrier(2) works unless it is known, and uses a fence only if it does not
+// work. Then no thread ever sees kWorks, and both sides use fences. If it does
+// work, asymmetricLight may do either.
+enum class Membarrier : uint8_t { kUnknown, kDenied, kWorks };
+extern Atomic<Membarrier> membarrierState;
+// Relaxed: what the value says about the process is true from the store on. The
+// model checker has a membarrier, and needs no point for a constant.
+GUMP_ALWAYS_INLINE bool haveMembarrier() {
+  return kModelBuild || membarrierState.load(relaxed) == Membarrier::kWorks;
+}
 GUMP_ALWAYS_INLINE void asymmetricLight() {
-  if (GUMP_LIKELY(haveMembarrier)) {
+  if (GUMP_LIKELY(haveMembarrier())) {
     compilerFence();
   } else {
     fence(seq_cst);

@@ -311,7 +311,7 @@ void setThreadName(const char* name) {
   rawSyscall(SYS_prctl, PR_SET_NAME, reinterpret_cast<long>(name), 0, 0, 0, 0);
 }
 
-bool haveMembarrier = false;
+constinit Atomic<Membarrier> membarrierState{Membarrier::kUnknown};
 
 namespace {
 
@@ -409,12 +409,19 @@ void threadName(char (*name)[kThreadNameMax]) {
 
 void membarrierInit() {
   const long offered = membarrier(MEMBARRIER_CMD_QUERY);
-  if (offered < 0 || (offered & MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0) return;
-  haveMembarrier = membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0;
+  const bool works = offered >= 0 &&
+                     (offered & MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0 &&
+                     membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0;
+  // Relaxed: see haveMembarrier.
+  membarrierState.store(works ? Membarrier::kWorks : Membarrier::kDenied,
+                        relaxed);
 }
 
 void asymmetricHeavy() {
-  if (!haveMembarrier) {
+  if (GUMP_UNLIKELY(membarrierState.load(relaxed) == Membarrier::kUnknown)) {
+    membarrierInit();
+  }
+  if (!haveMembarrier()) {
     // Both sides use a fence. In lockSlow: add sleepers, then load key. In
     // unlock (lock_futex.h): store key, then load sleepers.
     fence(seq_cst);

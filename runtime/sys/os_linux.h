@@ -111,7 +111,7 @@ inline constexpr size_t kThreadNameMax = 16;  // with the final NUL
 void threadName(char (*name)[kThreadNameMax]);
 
 // membarrierInit registers the process for membarrier(2) and sets
-// haveMembarrier (lock_futex.h).
+// membarrierState (lock_futex.h). Several threads may call it, at any time.
 void membarrierInit();
 // asymmetricHeavy is the expensive side of an asymmetric barrier: a full fence
 // on every running thread of the process. It takes a few microseconds. Where

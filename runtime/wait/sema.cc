@@ -352,7 +352,7 @@ constexpr int kActiveSpinCnt =
 // be another core and another busy P, and nothing else for this P to run. A
 // foreign thread keeps no P from working, so only the cores count for it.
 bool canSpin(int i) noexcept {
-  if (i >= kActiveSpin || ncpu <= 1) return false;
+  if (i >= kActiveSpin || ncpu.load(relaxed) <= 1) return false;
   const G* gp = getg();
   const P* pp = gp == nullptr ? nullptr : gp->m->p;
   if (pp == nullptr) return true;

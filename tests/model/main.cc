@@ -114,8 +114,8 @@ void setUp(const Model* m) {
   ck->current = -1;
   ck->now = 1'000'000'000;
   ck->rand = 88172645463325252u;
-  rt::haveMembarrier = true;
-  rt::ncpu = 1;  // no spinning before a sleep: it would only cost points
+  // So no thread spins before it sleeps: that would only cost points.
+  rt::ncpu.store(1, rt::relaxed);
   rt::gomaxprocs.store(2, rt::relaxed);
   useArena(true);
   if (m->common != nullptr) m->common();

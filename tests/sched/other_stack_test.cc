@@ -157,7 +157,7 @@ void ComesBack(void (*f)()) {
       EXPECT_EQ(rt::getg()->lockedm, nullptr) << "it may leave its thread";
       EXPECT_FALSE(rt::getg()->onOtherStack);
     }
-    EXPECT_TRUE(waited > 0 || !rt::haveMembarrier);
+    EXPECT_TRUE(waited > 0 || !rt::haveMembarrier());
   });
 }
 

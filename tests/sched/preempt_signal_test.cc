@@ -437,7 +437,7 @@ TEST(PreemptKernelDeathTest, PreemptionWorksWithoutMembarrier) {
       {
         testing::Refuse(SYS_membarrier, EPERM);
         testing::RunWith(2, [] {
-          EXPECT_FALSE(rt::haveMembarrier);
+          EXPECT_FALSE(rt::haveMembarrier());
           const Readers readers(6);
           const Hogs hogs(3);
           Talk(20);

@@ -191,7 +191,7 @@ class RetakeThreadTest : public RetakeTest {
 };
 
 TEST_F(RetakeThreadTest, ASleeperLosesItsPIfAGoroutineWaits) {
-  if (!haveMembarrier) GTEST_SKIP() << "no membarrier";
+  if (!haveMembarrier()) GTEST_SKIP() << "no membarrier";
   Sleep();
   EXPECT_EQ(retake(0).taken, 0);
   EXPECT_EQ(retake(kAsleepNS).taken, 0) << "no goroutine waits";

@@ -14,7 +14,7 @@ namespace gump::rt {
 class PresumedTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!haveMembarrier) GTEST_SKIP() << "no membarrier";
+    if (!haveMembarrier()) GTEST_SKIP() << "no membarrier";
   }
 
   PresumedTest() {

@@ -26,7 +26,9 @@ class LockTest : public testing::TestWithParam<bool> {
   // Both halves of the asymmetric fence: with membarrier(2), and without.
   void SetUp() override {
     rt::membarrierInit();
-    if (!GetParam()) rt::haveMembarrier = false;
+    if (!GetParam()) {
+      rt::membarrierState.store(rt::Membarrier::kDenied, rt::relaxed);
+    }
   }
 };
 INSTANTIATE_TEST_SUITE_P(Fence, LockTest, testing::Bool());
