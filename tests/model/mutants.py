@@ -125,7 +125,10 @@ class Copy:
              "-DGUMP_BUILD_EXAMPLES=OFF", "-DGUMP_INSTALL=OFF", "-DGUMP_MODEL_UNITY=OFF"])
 
     def make(self, jobs):
-        run(["cmake", "--build", self.build, "--target", "gump_model", "-j", str(jobs)])
+        """What the build printed if it failed, or None."""
+        done = subprocess.run(["cmake", "--build", self.build, "--target", "gump_model", "-j", str(jobs)],
+                              capture_output=True, text=True)
+        return None if done.returncode == 0 else done.stdout + done.stderr
 
     def explore(self, models):
         """The first line of the first failure, or None. The bounds are those of the test of the model."""
@@ -170,7 +173,8 @@ def main():
     copy = Copy()
     copy.refresh()
     copy.configure()
-    copy.make(args.jobs)
+    if output := copy.make(args.jobs):
+        sys.exit(f"without any mutant: {output}")
     escaped = copy.explore(sorted({model for m in mutants for model in m.models}))
     if escaped:
         sys.exit(f"without any mutant: {escaped}")
@@ -180,12 +184,12 @@ def main():
         original = (ROOT / m.file).read_text()
         copy.put(m.file, m.apply(original).encode())
         try:
-            copy.make(args.jobs)
-            how = copy.explore(m.models)
+            output = copy.make(args.jobs)
+            how = output or copy.explore(m.models)
         finally:
             copy.put(m.file, original.encode())
-        caught += how is not None
-        verdict = "caught " if how else "ESCAPED"
+        caught += how is not None and not output
+        verdict = "BROKEN " if output else "caught " if how else "ESCAPED"
         print(f"{verdict} {m.name:<24} {time.monotonic() - begin:5.1f} s  {how or ' '.join(m.models)}", flush=True)
     print(f"{caught} of {len(mutants)} caught")
     return 0 if caught == len(mutants) else 1

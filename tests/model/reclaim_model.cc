@@ -24,11 +24,20 @@ void receive() {
   for (int i = 0; i < turns; i++) (void)rt::chanrecv(c, nullptr, true);
 }
 
+// makeSecondSlab makes cells until they fill one slab. With one slab, a cycle
+// wakes no workers.
+void makeSecondSlab() {
+  while (rt::nextGSlab(rt::nextGSlab(nullptr)) == nullptr) {
+    check(rt::malg(nullptr) != nullptr, "no cell");
+  }
+}
+
 // One goroutine is parked, and a cycle has run before, so that its workers
-// exist.
-void setUpParked(int n) {
+// exist if there are two slabs.
+void setUpParked(int n, int slabs = 1) {
   turns = n;
   setUpScheduler();
+  if (slabs == 2) onPlainThread(makeSecondSlab);
   onPlainThread([] {
     static constexpr rt::ElemType kEmpty = {};
     c = rt::makechan(&kEmpty, 0);
@@ -62,14 +71,14 @@ const Registered kCycle({
     .about = "a goroutine's cycle with a worker, while another is woken",
     .setup =
         [] {
-          setUpParked(1);
+          setUpParked(1, /*slabs=*/2);
           plainThread("cycle", [] { startG(rt::runtimeGC); });
           plainThread("go", [] { startG(send); });
         },
     .finish = [] { allRan(3); },
     .delayable = ofSchedOrP,
     .hasty = false,
-    .quick = {1, 0, 300},
+    .quick = {1, 1, 300},
     .full = {2, 1, 5000, 1},
 });
 
