@@ -203,10 +203,22 @@ class NatsQueue final : public Queue {
     return AddStream(&c);
   }
 
+  // Two processes may make one stream at the same moment. The server looks
+  // for its name first, then for its subjects, and the other process may make
+  // it between these two looks: then it says that the subjects overlap with
+  // those of another stream. The second call finds the stream by its name.
   absl::Status AddStream(jsStreamConfig* c) {
-    return Call("add stream", [&] {
-      return js_AddStream(nullptr, js_.get(), c, nullptr, nullptr);
-    });
+    jsErrCode code{};
+    const auto add = [&] {
+      return js_AddStream(nullptr, js_.get(), c, nullptr, &code);
+    };
+    absl::Status s = Call("add stream", add);
+    if (!s.ok() && code == JSStreamSubjectOverlapErr) {
+      s = Call("add stream", add);
+    }
+    if (s.ok() || code == 0) return s;
+    return absl::UnavailableError(
+        absl::StrCat(s.message(), ", JetStream's code ", code));
   }
 
   absl::Status AddConsumer() {

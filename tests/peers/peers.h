@@ -155,19 +155,23 @@ class Program {
   }
 
   // Says waits until the program has printed a line that contains text, and
-  // returns what comes after it on that line.
+  // returns what comes after it on that line. It fails at once if the program
+  // has ended.
   std::string Says(std::string_view text) {
     std::string rest;
-    const bool found = Eventually([&] {
+    bool found = false;
+    const bool decided = Eventually([&] {
+      const bool closed = closed_;  // before the look: then nothing follows
       mu_.Lock();
       defer _{[this] { mu_.Unlock(); }};
       const size_t at = said_.find(text);
       const size_t end = said_.find('\n', at);
-      if (at == said_.npos || end == said_.npos) return false;
+      if (at == said_.npos || end == said_.npos) return closed;
       rest = said_.substr(at + text.size(), end - at - text.size());
-      return true;
+      return found = true;
     });
-    EXPECT_TRUE(found) << "no \"" << text << "\" in what it says: " << said_;
+    EXPECT_TRUE(found) << "no \"" << text << "\" in what it says"
+                       << (decided ? " until its end: " : ": ") << Said();
     return rest;
   }
 
