@@ -532,7 +532,8 @@ void Ring::takeTurns() const {
   // used up its slice. Then it takes all events that have come meanwhile, as an
   // M asks epoll only when it has no more goroutines to run. This saves up to a
   // third of the CPU time of a busy server. It changes only when this thread
-  // runs, not whether it wakes.
+  // runs, not whether it wakes. The kernel's workers of this ring inherit the
+  // class.
   if (debug.netpoll == NetpollChoice::kUring && defers()) {
     systemThreadQueuesOnWake();
   } else {

@@ -149,8 +149,8 @@ endfunction()
 # trace or a dump every 10 ms (testing/watch.cc). Death tests are left out: gtest ignores SIGPROF while it starts their
 # processes, and then restores the action that it found. If a CPU profile has begun in between, that removes the handler
 # of the profile, and the next SIGPROF ends the process. StopTurnTest is left out as well: it holds threads until its own
-# stop of the world has begun, and the watcher's stop waits for these threads. Tests that take all descriptors, or that
-# weigh the process, are left out because the watcher needs descriptors and memory itself.
+# stop of the world has begun, and the watcher's stop waits for these threads. Tests that take all descriptors, or close
+# the standard ones, or weigh the process, are left out because the watcher needs descriptors and memory itself.
 function(gump_watched_tests label)
   if(CMAKE_CROSSCOMPILING)
     return()
@@ -163,7 +163,7 @@ function(gump_watched_tests label)
       FAIL_REGULAR_EXPRESSION "${gump_no_test}"
       TIMEOUT ${gump_test_timeout}
       LABELS ${label}
-      ENVIRONMENT "${gump_test_env};GUMP_TEST_WATCH=10ms;GUMP_STRESS_SECONDS=0.15;GTEST_FILTER=-*Death*:StopTurnTest.*:*WithoutDescriptors*:*TimersThatWereWaitedForLeave*")
+      ENVIRONMENT "${gump_test_env};GUMP_TEST_WATCH=10ms;GUMP_STRESS_SECONDS=0.15;GTEST_FILTER=-*Death*:StopTurnTest.*:*WithoutDescriptors*:*WithoutStandardDescriptors*:*TimersThatWereWaitedForLeave*")
   endforeach()
 endfunction()
 
@@ -400,11 +400,22 @@ function(gump_install_tests)
   add_test(NAME install/refusals COMMAND ${CMAKE_CURRENT_LIST_DIR}/install/refusals.py
     ${PROJECT_SOURCE_DIR} ${CMAKE_CXX_COMPILER} ${PROJECT_BINARY_DIR}/install_test/refusals)
   set_tests_properties(install/refusals PROPERTIES LABELS install TIMEOUT ${gump_test_idle_timeout})
+  add_test(NAME install/find_package COMMAND ${CMAKE_CURRENT_LIST_DIR}/install/find_package.py
+    ${PROJECT_BINARY_DIR}/install_test/static/prefix ${PROJECT_BINARY_DIR}/install_test/shared/prefix
+    ${PROJECT_BINARY_DIR}/install_test/find_package)
+  set_tests_properties(install/find_package PROPERTIES
+    LABELS install TIMEOUT ${gump_test_idle_timeout} SKIP_RETURN_CODE 77 DEPENDS "install/static;install/shared")
   add_test(NAME install/layouts COMMAND ${CMAKE_CURRENT_LIST_DIR}/install/check_layouts.py
     ${PROJECT_BINARY_DIR}/install_test/layouts ${CMAKE_CXX_COMPILER} clang++)
   set_tests_properties(install/layouts PROPERTIES LABELS install TIMEOUT ${gump_test_idle_timeout} SKIP_RETURN_CODE 77)
+  add_test(NAME install/compilers COMMAND ${CMAKE_CURRENT_LIST_DIR}/install/compilers_test.sh
+    ${PROJECT_BINARY_DIR}/install_test/compilers)
+  set_tests_properties(install/compilers PROPERTIES LABELS install)
   add_test(NAME install/flags COMMAND ${CMAKE_CURRENT_LIST_DIR}/flags/check_flags.py)
-  set_tests_properties(install/flags PROPERTIES LABELS install TIMEOUT ${gump_test_idle_timeout} SKIP_RETURN_CODE 77 COST ${gump_test_first})
+  add_test(NAME install/flags_refused COMMAND ${CMAKE_CURRENT_LIST_DIR}/flags/check_flags.py --refused)
+  set_tests_properties(install/flags install/flags_refused PROPERTIES
+    LABELS install TIMEOUT ${gump_test_idle_timeout} SKIP_RETURN_CODE 77)
+  set_tests_properties(install/flags PROPERTIES COST ${gump_test_first})
   gump_long(install/flags)
 endfunction()
 

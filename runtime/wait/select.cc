@@ -63,9 +63,6 @@ void siftDown(const Select* s, uint16_t* order, uint32_t i, uint32_t n) {
   order[i] = x;
 }
 
-}  // namespace
-
-namespace {
 // sortFew sorts order[0, n). It keeps the order of cases of one channel, and
 // returns true if there are such cases. It is an insertion sort: faster than a
 // heap for so few.
@@ -83,6 +80,7 @@ bool sortFew(const Select* s, uint16_t* order, uint32_t n) {
   }
   return twice;
 }
+
 }  // namespace
 
 // A waker takes the first of the sudogs that wait in a channel, and pass 2

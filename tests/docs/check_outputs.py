@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """Runs the commands in docs/examples/README.md, and compares what they print with what the page says.
 
-    check_outputs.py BUILD      BUILD is the folder of a build with the examples
-    check_outputs.py --check    only looks whether each example has commands and an output on the page
+    check_outputs.py BUILD             BUILD is the folder of a build with the examples
+    check_outputs.py BUILD EXAMPLE     only the blocks of an example that needs a package of its own; without this argument,
+                                       such blocks are left out
+    check_outputs.py --check           only looks whether each example has commands and an output on the page
 
 A ```sh block has the commands, and the ```text block behind it what they print.
 
-* `tools/gump demo NAME` stands for the built example. If it or another program is missing, the block is skipped.
+* `tools/gump demo NAME` stands for the built example. If it or another program is missing, the block is skipped, and the
+  last line says so.
 * A line that ends in & goes on beside the next ones. These begin when it has printed a line. If it prints to /dev/null, they
   begin when its port answers.
 * Ports are replaced by free ones.
@@ -30,6 +33,9 @@ from extract import ROOT, blocks
 
 PAGE = ROOT / "docs/examples/README.md"
 DEMO = re.compile(r"tools/gump demo (\w+)")
+# The examples that are built only if a package of Debian is installed. Each has a test of its own (docs.cmake), so ctest
+# lists it as skipped if it is not there.
+PACKAGES = dict(re.findall(r"^ *gump_(?:bridge|client_example)\((\w+) (\S+) ", (ROOT / "docs/examples/CMakeLists.txt").read_text(), re.M))
 PORT = re.compile(r"(?<=127\.0\.0\.1:)\d+|(?<=127\.0\.0\.1 )\d+|(?<=--port )\d+")
 TIMEOUT = 60
 
@@ -56,6 +62,12 @@ def check():
         first, _, rest = expected.text.partition("\n")
         if not wanted.fullmatch(expected.text) or wanted.fullmatch(expected.text + "more\n") or wanted.fullmatch(first + "x\n" + rest):
             bad.append(f"{PAGE.relative_to(ROOT)}:{expected.line}: the output cannot be compared")
+    # Without a build, each such example is skipped, and the reason names its package.
+    with tempfile.TemporaryDirectory() as folder:
+        for name, package in PACKAGES.items():
+            runs = [Run(pathlib.Path(folder), pathlib.Path(folder), block) for block, _ in pairs() if name in DEMO.findall(block.text)]
+            if not runs or any(f"{name} ({package} is not installed)" not in lack(r.missing()) for r in runs):
+                bad.append(f"{name}: a test without {package} does not say so")
     for text in bad:
         print(text)
     print(f"check_outputs: {len(listed)} examples, {len(bad)} problems")
@@ -153,23 +165,32 @@ def problem(run, expected):
     return None
 
 
+def lack(missing):
+    """What to install: the package if an example is missing."""
+    names = [pathlib.Path(m).name for m in missing]
+    return ", ".join(f"{n} ({PACKAGES[n]} is not installed)" if n in PACKAGES else n for n in names)
+
+
 def main():
     if sys.argv[1:] == ["--check"]:
         return check()
-    build = pathlib.Path(sys.argv[1]).resolve()
-    bad, skipped, count = 0, 0, 0
+    build, example = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2] if len(sys.argv) > 2 else None
+    bad, skipped, count = 0, [], 0
     for block, expected in pairs():
+        needed = PACKAGES.keys() & DEMO.findall(block.text)
+        if example not in needed if example else needed:
+            continue
         count += 1
         with tempfile.TemporaryDirectory() as folder:
             run = Run(build, pathlib.Path(folder), block)
             if missing := run.missing():
-                print(f"{PAGE.name}:{block.line}: skipped, because there is no {', '.join(pathlib.Path(m).name for m in missing)}")
-                skipped += 1
+                skipped.append(lack(missing))
             elif why := problem(run, expected):
                 print(f"{PAGE.name}:{block.line}: {why}")
                 bad += 1
-    print(f"check_outputs: {count} blocks, {skipped} skipped, {bad} problems")
-    return 1 if bad else 77 if skipped == count else 0
+    left_out = f", because there is no {'; no '.join(dict.fromkeys(skipped))}" if skipped else ""
+    print(f"check_outputs: {count} blocks, {bad} problems, {len(skipped)} skipped{left_out}")
+    return 1 if bad else 77 if len(skipped) == count else 0
 
 
 if __name__ == "__main__":

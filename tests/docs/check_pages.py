@@ -8,6 +8,8 @@
   an example is marked with its file: "```cpp docs/examples/pubsub.cc".
 * A program is formatted as clang-format formats it, if that is installed.
 * The word after ``` is spelt as extract.py expects it.
+* The table "If you know Go" of README.md: each piece of code of its right column is in know_go_test.cc. There, "..." of the
+  page is any code.
 """
 
 import argparse
@@ -55,6 +57,16 @@ def formatted(program):
     return subprocess.run(style, input=program, capture_output=True, text=True, check=True).stdout
 
 
+def cells_that_no_test_has(text):
+    """(line, code) for each piece of code in the right column of the table "If you know Go" that the test does not have."""
+    program = "".join((ROOT / "tests/docs/know_go_test.cc").read_text().split())
+    start = text.index("\n| Go | here |\n") + 1
+    for number, row in enumerate(text[start:].split("\n\n")[0].split("\n")[2:], text.count("\n", 0, start) + 3):
+        for code in re.findall(r"`([^`]+)`", row.strip("|").rsplit(" | ", 1)[1]):
+            if not re.search(".+?".join(map(re.escape, "".join(code.split()).split("..."))), program):
+                yield number, code
+
+
 def first_difference(a, b):
     pairs = zip(a.split("\n"), b.split("\n"))
     return next((i for i, (x, y) in enumerate(pairs, 1) if x != y), 1)
@@ -74,6 +86,9 @@ def problems(page, mend):
             path = ROOT / example[1]
             if not path.exists() or not is_part(block.text, lines_of(path.read_text())):
                 yield block.line, f"{example[1]} does not have these lines"
+    if page.name == "README.md":
+        for line, code in cells_that_no_test_has(text):
+            yield line, f"tests/docs/know_go_test.cc does not have {code}"
     if not shutil.which("clang-format"):
         return
     for block in complete:

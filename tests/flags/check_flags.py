@@ -8,9 +8,10 @@ headers are ordinary headers for it, if it does not find them through the instal
     each set of flags, by each compiler;
   * the same file with flags that cannot work. The only error must say what is needed.
 
-With --full it also compiles each header alone, with each single flag.
+With --full it also compiles each header alone, with each single flag. With --refused it only tries flags that cannot
+work, and one of them with each header alone. That takes seconds, because the compilers stop at the first error.
 
-usage: check_flags.py [--full] [--jobs N] [COMPILER...]
+usage: check_flags.py [--full | --refused] [--jobs N] [COMPILER...]
 """
 
 import argparse
@@ -120,7 +121,7 @@ def refuses(compiler, flags, header, text, path):
     return f"{compiler} {' '.join(flags)} {header}: expected only the error {text!r}:\n{result.stderr}"
 
 
-def jobs_of(compilers, full, folder):
+def jobs_of(compilers, full, refused, folder):
     all_of_it = folder / "everything.cc"
     all_of_it.write_text(everything())
     platform = folder / "platform.cc"
@@ -131,7 +132,7 @@ def jobs_of(compilers, full, folder):
         alone[header].write_text(f"{include(header)}\n")
     for compiler in compilers:
         clang = is_clang(compiler)
-        for standard in STANDARDS:
+        for standard in STANDARDS if not refused else []:
             for flags in flag_sets(clang):
                 yield compiles, compiler, [standard, *flags], "all headers", all_of_it
             for flags in single_flags(clang) if full else []:
@@ -140,7 +141,8 @@ def jobs_of(compilers, full, folder):
                     yield compiles, compiler, [standard, *flags], header, path
         for flags, text in [*REFUSED, OLD[clang]]:
             yield refuses, compiler, flags, "all headers", text, all_of_it
-            for header, path in alone.items() if full else []:
+            sample = refused and compiler == compilers[0] and (flags, text) == REFUSED[0]
+            for header, path in alone.items() if full or sample else []:
                 yield refuses, compiler, flags, header, text, path
         for flags in OTHERS:
             yield refuses, compiler, ["-std=c++20", *flags], "compiler.h", PLATFORM, platform
@@ -152,7 +154,9 @@ def jobs_of(compilers, full, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--full", action="store_true")
+    how_much = parser.add_mutually_exclusive_group()
+    how_much.add_argument("--full", action="store_true")
+    how_much.add_argument("--refused", action="store_true")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("compilers", nargs="*", default=["g++", "clang++"])
     args = parser.parse_args()
@@ -161,7 +165,8 @@ def main():
         print("check_flags: no compiler")
         return 77
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        futures = [pool.submit(job[0], *job[1:]) for job in jobs_of(compilers, args.full, pathlib.Path(folder))]
+        jobs = jobs_of(compilers, args.full, args.refused, pathlib.Path(folder))
+        futures = [pool.submit(job[0], *job[1:]) for job in jobs]
         problems = [f.result() for f in futures]
     problems = [p for p in problems if p]
     for problem in problems:

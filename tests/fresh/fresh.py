@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Follows README and the first chapter of the guide as a new user does, and measures how long that takes.
+"""Follows README, the first chapter of the guide and the page on packages as a new user does, and measures how long that
+takes.
 
     fresh.py                in a clean root of Debian 12, which has nothing but what the documents say; needs root
     fresh.py --here WORK    a short form in this tree, with the packages of this machine; WORK is an empty folder
@@ -44,8 +45,10 @@ QUIET = 0.1  # the share of the processors that other programs may use
 SKIPPED = 77
 # Sections of README whose commands a step must run.
 SECTIONS = ("Try it", "A program", "Install")
-# Their commands that no step runs, with the reason.
-LEFT_OUT = {"tools/gump test": "takes 45 minutes"}
+# The section of packages.md, whose commands a step must run as well.
+DEBIAN = "Packages for Debian"
+# Commands of README that no step runs, with the reason.
+LEFT_OUT = {"tools/gump test": "takes 20 to 45 minutes"}
 # A new user of Debian 12 has this, and tar.
 BASE_PACKAGES = "ca-certificates"
 
@@ -61,11 +64,11 @@ class StepError(Exception):
 # ---- The documents
 
 
-def section(page, heading):
+def section(page, heading, name="README"):
     """The text below a heading of level two."""
     match = re.search(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", page, re.M | re.S)
     if not match:
-        raise DocumentError(f'README has no section "{heading}"')
+        raise DocumentError(f'{name} has no section "{heading}"')
     return match[1]
 
 
@@ -85,9 +88,9 @@ def one(pattern, text, what):
 
 
 class Documents:
-    """What the steps take from README and the guide."""
+    """What the steps take from README, the guide, and packages.md."""
 
-    def __init__(self, readme, guide):
+    def __init__(self, readme, guide, packages):
         sections = {name: section(readme, name) for name in SECTIONS}
         self.unused = [c for name in SECTIONS for c in commands(sections[name]) if c not in LEFT_OUT]
         self.demo = self.command(r"tools/gump demo")
@@ -95,6 +98,12 @@ class Documents:
         self.install = self.command(r"tools/gump install \S+")
         self.project = [self.command(r"cmake .*-B build .*"), self.command(r"cmake --build build"),
                         self.command(r"build/\w+")]
+        prefix = r" -DCMAKE_PREFIX_PATH=\S+"
+        one(prefix, self.project[0], "the option that names the prefix")
+        self.project_without_prefix = [re.sub(prefix, "", c) for c in self.project]
+        self.debian = commands(section(packages, DEBIAN, "packages.md"))
+        if [c.split()[:2] for c in self.debian] != [["tools/gump", "package"], ["apt-get", "install"]]:
+            raise DocumentError(f"packages.md should build packages for Debian and install them: {self.debian or 'no command'}")
         if self.unused:
             raise DocumentError(f"README has commands that no step runs: {', '.join(self.unused)}")
         self.packages = one(r"Debian's packages ([^.]*)\.", sections["Install"], "a list of packages")
@@ -337,12 +346,12 @@ class Steps:
             raise DocumentError(f"README says that the library needs {self.documents.packages}, and tools/gump {needed}")
         return []
 
-    def project(self, folder, cmake):
+    def project(self, folder, cmake, commands_of_project=None):
         d = self.documents
         write(folder / "CMakeLists.txt", cmake)
         write(folder / d.program, d.squares.block.text)
         results = []
-        for command in d.project:
+        for command in commands_of_project or d.project:
             results.append(self.place.run(command, folder))
             succeed(results[-1])
         expect(results[-1], results[-1].out == d.squares.output, f"the output\n{d.squares.output}")
@@ -358,6 +367,18 @@ class Steps:
         copy_tree(tree)
         return self.project(folder, self.documents.by_add_subdirectory)
 
+    def debian(self):
+        """The same project, with the library from packages, which needs no prefix."""
+        d, folder = self.documents, self.place.home / "packaged"
+        results = []
+        for command in d.debian:
+            results.append(self.place.run(command, self.place.tree))
+            succeed(results[-1])
+        results += self.project(folder, d.by_find_package, d.project_without_prefix)
+        found = re.search(r"^gump_DIR:PATH=/usr/lib/", (folder / "build/CMakeCache.txt").read_text(), re.M)
+        expect(results[-1], found, "the library of the packages, and not another one")
+        return results
+
     def all(self):
         """(title, step) in the order of a new user."""
         d = self.documents
@@ -370,9 +391,10 @@ class Steps:
             (f"README, Install: {d.install}", self.install),
             ("README, Install: a project with find_package", self.find_package),
             ("README, Install: a project with add_subdirectory", self.add_subdirectory),
+            (f"packages.md, {DEBIAN}: an own project with find_package", self.debian),
         ]
-        # The demo has a test in tests/peers. The project with add_subdirectory compiles the library once more.
-        return [s for s in steps if not self.place.short or s[1] not in (self.demo, self.add_subdirectory)]
+        # The demo has a test in tests/peers. The last two steps compile the library again, and the last one installs packages.
+        return [s for s in steps if not self.place.short or s[1] not in (self.demo, self.add_subdirectory, self.debian)]
 
 
 # ---- The whole
@@ -409,7 +431,8 @@ def main():
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so the command under way and the clean root end, too
     try:
-        documents = Documents((ROOT / "README.md").read_text(), (ROOT / "docs/guide.md").read_text())
+        documents = Documents((ROOT / "README.md").read_text(), (ROOT / "docs/guide.md").read_text(),
+                              (ROOT / "docs/packages.md").read_text())
     except DocumentError as e:
         print(f"fresh: {e}")
         return 1

@@ -3,6 +3,7 @@
 
 import pathlib
 import sys
+import types
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
@@ -11,16 +12,17 @@ import fresh  # noqa: E402
 
 README = (fresh.ROOT / "README.md").read_text()
 GUIDE = (fresh.ROOT / "docs/guide.md").read_text()
+PACKAGES = (fresh.ROOT / "docs/packages.md").read_text()
 
 
 class DocumentsTest(unittest.TestCase):
-    def refused(self, readme, words):
+    def refused(self, readme, words, packages=PACKAGES):
         with self.assertRaises(fresh.DocumentError) as raised:
-            fresh.Documents(readme, GUIDE)
+            fresh.Documents(readme, GUIDE, packages)
         self.assertIn(words, str(raised.exception))
 
     def test_documents_of_this_tree_have_every_step(self):
-        documents = fresh.Documents(README, GUIDE)
+        documents = fresh.Documents(README, GUIDE, PACKAGES)
         self.assertEqual(documents.unused, [])
         self.assertIn("find_package(gump", documents.by_find_package)
         self.assertNotIn("find_package(gump", documents.by_add_subdirectory)
@@ -33,13 +35,28 @@ class DocumentsTest(unittest.TestCase):
         build = "    cmake --build build\n"
         self.refused(README.replace(build, f"{build}    ctest\n"), "no step runs: ctest")
 
+    def test_lost_command_for_packages_is_refused(self):
+        for command in ("tools/gump package", "apt-get install"):
+            self.refused(README, "should build packages", PACKAGES.replace(f"    {command}", f"    other {command}"))
+
+    def test_project_with_packages_names_no_prefix(self):
+        documents = fresh.Documents(README, GUIDE, PACKAGES)
+        self.assertEqual(len(documents.project_without_prefix), len(documents.project))
+        self.assertNotIn("PREFIX", " ".join(documents.project_without_prefix))
+
+    def test_packages_are_installed_in_the_clean_root_only(self):
+        for short in (True, False):
+            place = types.SimpleNamespace(short=short)
+            steps = fresh.Steps(fresh.Documents(README, GUIDE, PACKAGES), place)
+            self.assertEqual(steps.debian in [step for _, step in steps.all()], not short)
+
     def test_program_without_the_call_to_leave_out_is_refused(self):
-        documents = fresh.Documents(README.replace("Without the `Close`", "Without the `Closes`"), GUIDE)
+        documents = fresh.Documents(README.replace("Without the `Close`", "Without the `Closes`"), GUIDE, PACKAGES)
         with self.assertRaises(fresh.DocumentError):
             documents.without_mistake()
 
     def test_another_output_fails_the_step(self):
-        documents = fresh.Documents(README, GUIDE)
+        documents = fresh.Documents(README, GUIDE, PACKAGES)
 
         class Place:
             home = tree = fresh.pathlib.Path(fresh.tempfile.mkdtemp())

@@ -2,7 +2,8 @@
 # compilers.sh STATIC SHARED WORK [COMPILER...]: programs are compiled by each compiler, as C++20 and C++23, with and without
 # link-time optimisation. They are linked with the archive below STATIC and the shared library below SHARED, and run. The
 # library is as it is: it was built by one compiler. Without names, all compilers of this machine are used. Prints a line
-# for each pair of compiler and standard. `tools/gump matrix --programs` calls it.
+# for each pair of compiler and standard, and a count, in which pairs that were not tried with LTO stand apart.
+# `tools/gump matrix --programs` calls it.
 set -euo pipefail
 static=$1 shared=$2 work=$3
 source=$(dirname "$0")
@@ -18,7 +19,7 @@ fi
 rm -rf "$work"
 mkdir -p "$work"
 log=$work/log
-bad=0
+good=0 bad=0 without_lto=0
 
 # flags PREFIX WHAT: what pkg-config says of the hooks, and so of the library, in a prefix.
 flags() { PKG_CONFIG_PATH=$(dirname "$(find "$1" -name gump-hooks.pc)") pkg-config "$2" gump-hooks; }
@@ -54,9 +55,14 @@ for compiler in "$@"; do
     elif [ $result = works ] && ! run "$compiler" $standard "${lto[@]}" >>"$log" 2>&1; then
       result='fails with LTO'
     fi
-    [[ $result == works* ]] || bad=$((bad + 1))
+    case $result in
+      works) good=$((good + 1)) ;;
+      works*) without_lto=$((without_lto + 1)) ;;
+      *) bad=$((bad + 1)) ;;
+    esac
     printf '%-12s %-6s %s\n' "$compiler" $standard "$result"
   done
 done
+echo "$good work with and without LTO, $without_lto were not tried with LTO, $bad fail"
 [ $bad -eq 0 ] || echo "the errors are in $log"
 exit $((bad > 0))

@@ -20,6 +20,9 @@ SOURCE, CXX, WORK = pathlib.Path(sys.argv[1]), sys.argv[2], pathlib.Path(sys.arg
 NOT_LINKED = "-DCMAKE_TRY_COMPILE_TARGET_TYPE=STATIC_LIBRARY"  # a compiler that cannot link for the other system will do
 LIBRARIES = "/usr/lib;/usr/lib/x86_64-linux-gnu;/usr/lib/aarch64-linux-gnu"
 IGNORED = f"-DCMAKE_IGNORE_PATH={LIBRARIES};{LIBRARIES.replace('/usr', '')}"
+# The parts of a project that uses the library.
+BEGIN = "cmake_minimum_required(VERSION 3.18)\nproject(p LANGUAGES CXX)"
+FIND = "find_package(gump CONFIG REQUIRED)"
 
 
 def old(name, compiler, macros):
@@ -57,18 +60,15 @@ def installed_config():
     project.mkdir()
     shutil.copy(SOURCE / "tools/package/gumpConfig.cmake", package)
     (package / "gump-static-targets.cmake").write_text("add_library(gump::gump STATIC IMPORTED)\n")
-    (project / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.24)\nproject(p LANGUAGES CXX)\n"
-                                            "find_package(gump CONFIG REQUIRED)\n")
+    (project / "CMakeLists.txt").write_text(f"{BEGIN}\n{FIND}\n")
     return project, f"-Dgump_DIR={package}"
 
 
-def future_cmake():
-    """The library's CMakeLists.txt, as it looks to a CMake that is too old."""
-    folder = WORK / "future"
+def old_cmake(name, before, text):
+    """A project that this CMake reads, from some line on, as if it were an older one."""
+    folder = WORK / name
     folder.mkdir()
-    text = (SOURCE / "CMakeLists.txt").read_text()
-    (folder / "CMakeLists.txt").write_text(re.sub(r"cmake_minimum_required\(VERSION .*\)",
-                                                  "cmake_minimum_required(VERSION 99.1)", text))
+    (folder / "CMakeLists.txt").write_text(f"{before}\nset(CMAKE_VERSION 3.18.4)\n{text}\n")
     return folder
 
 
@@ -86,7 +86,10 @@ def main():
          "gumption runs on Linux, and this build is for FreeBSD"),
         ("RISC-V", SOURCE, ["-DCMAKE_SYSTEM_NAME=Linux", "-DCMAKE_SYSTEM_PROCESSOR=riscv64", NOT_LINKED],
          "gumption runs on x86-64 and AArch64 .* riscv64 with 64-bit pointers"),
-        ("an old CMake", future_cmake(), [], "CMake 99.1 or higher is required. You are running version"),
+        ("an old CMake", old_cmake("old_cmake", "", f"include({SOURCE}/CMakeLists.txt)"), [],
+         r"gumption needs CMake 3\.24 or later, and this is CMake 3\.18\.4\. Install a later one"),
+        ("a project with an old CMake", old_cmake("old_project", BEGIN, FIND), [package],
+         r"gump needs CMake 3\.24 or later, and this is CMake 3\.18\.4\. Install a later one"),
         ("a project without Abseil", project, [package, no_absl], "gump needs Abseil, .* libabsl-dev"),
         ("a project without liburing", project, [package, IGNORED], "gump needs liburing, .* liburing-dev"),
     ]

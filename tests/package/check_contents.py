@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""check_contents.py STATIC SHARED WORK: the packages for Debian have each installed file, and each file once.
+"""check_contents.py STATIC SHARED WORK: the packages for Debian have each installed file, and each file once. The links of
+the documents in gump-doc lead to files that this package has.
 
 STATIC and SHARED are prefixes with an installed library, as tests/install/run.sh makes them. This is the short form of
 clean_root.sh: it writes the folder debian/ and compares its lists with the two prefixes, and builds nothing. Exit code 77:
@@ -9,6 +10,7 @@ a prefix is missing.
 import fnmatch
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -37,8 +39,28 @@ def covers(pattern, name):
                for n in range(1, name.count("/") + 2))
 
 
+def documents(tree, lines, links, rules, root):
+    """Puts the files of gump-doc below root, as the tools of Debian do it. Returns the folder of the documents."""
+    for pattern, folder in lines:
+        for path in tree.glob(pattern):
+            to = root / folder / path.name
+            to.parent.mkdir(parents=True, exist_ok=True)
+            (shutil.copytree if path.is_dir() else shutil.copy)(path, to)
+    for path, link in (line.split() for line in links.splitlines()):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).touch()
+        (root / link).symlink_to(root / path)
+    # dh_compress compresses documents of more than 4 KiB. So a link to one would be dead.
+    kept = re.findall(r"--exclude=(\S+)", re.search(r"^\tdh_compress (.*)", rules, re.M)[1])
+    folder = root / "usr/share/doc/gump-doc"
+    for path in [p for p in folder.rglob("*") if p.is_file() and not p.is_symlink() and p.stat().st_size > 4096]:
+        if not any(part in str(path.relative_to(root)) for part in kept):
+            path.rename(f"{path}.gz")
+    return folder
+
+
 def main():
-    static, shared, work = map(pathlib.Path, sys.argv[1:])
+    static, shared, work = (pathlib.Path(a).resolve() for a in sys.argv[1:])
     if not static.is_dir() or not shared.is_dir():
         print("skipped: the tests install/static and install/shared have not run")
         return SKIPPED
@@ -67,7 +89,7 @@ def main():
     patterns = [(package, words[0]) for package, lines in lists.items() for words in lines]
     for package, pattern in patterns:
         if len(lists[package][0]) == 2:  # from the tree
-            found = (tree / pattern).exists()
+            found = any(tree.glob(pattern))
         else:
             found = any(covers(pattern, name) for name in files)
         if not found:
@@ -76,6 +98,15 @@ def main():
         owners = {package for package, pattern in patterns if covers(pattern, name)}
         if len(owners) != 1:
             problems.append(f"{name}: in {sorted(owners) or 'no package'}")
+
+    root = work / "root"
+    shutil.rmtree(root, ignore_errors=True)
+    folder = documents(tree, lists["gump-doc"], text[debian / "gump-doc.links"], text[debian / "rules"], root)
+    checked = subprocess.run([sys.executable, "-B", ROOT / "tools/docs/check_links.py", folder], capture_output=True, text=True,
+                             check=False)
+    problems += [f"gump-doc: {line}" for line in checked.stdout.splitlines()[:-1]]
+    if checked.returncode != (1 if len(checked.stdout.splitlines()) > 1 else 0):
+        problems.append(f"gump-doc: the links cannot be checked: {checked.stdout}{checked.stderr}")
 
     for problem in problems:
         print(problem)

@@ -51,6 +51,9 @@ fi
 grep -q 'the component hooks is not installed' "$work/refused"
 in_root sh -c 'apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-recommends /debs/*.deb'
 
+# The links of the documents lead to files of their package.
+"$source/tools/docs/check_links.py" "$root/usr/share/doc/gump-doc"
+
 # hello PROGRAM LIBRARIES: the program greets, and is linked with that many of our shared libraries.
 hello() {
   local said libraries status=0

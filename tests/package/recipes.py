@@ -11,6 +11,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -58,8 +59,15 @@ def check_vcpkg(work):
 
 # ---- Conan
 
+# The command in packages.md. Its settings are in place of those of a default profile.
+COMMAND = re.search(r"`(conan create tools/package/conan[^`]*)`", (ROOT / "docs/packages.md").read_text())[1]
+
+
 class Settings:
     os, arch, build_type = "Linux", "x86_64", "Release"
+
+    def __init__(self, command=COMMAND):
+        self.cppstd = dict(re.findall(r"-s (\S+)=(\S+)", command)).get("compiler.cppstd", "gnu17")
 
 
 class Options:
@@ -82,6 +90,21 @@ class InvalidConfiguration(Exception):
     pass
 
 
+def check_min_cppstd(recipe, minimum):
+    current = recipe.settings.cppstd
+    if int(current.removeprefix("gnu")) < int(minimum):
+        raise InvalidConfiguration(f"Current cppstd ({current}) is lower than the required C++ standard ({minimum}).")
+
+
+def refuses(recipe, what):
+    """The recipe does not accept its settings."""
+    try:
+        recipe.validate()
+    except InvalidConfiguration:
+        return
+    raise AssertionError(f"the recipe accepts {what}")
+
+
 class CMakeToolchain:
     def __init__(self, recipe):
         self.recipe, self.cache_variables = recipe, {}
@@ -89,7 +112,7 @@ class CMakeToolchain:
     def generate(self):
         self.recipe.variables = {
             "CMAKE_BUILD_TYPE": self.recipe.settings.build_type, "CMAKE_INSTALL_LIBDIR": "lib",
-            "BUILD_SHARED_LIBS": self.recipe.options.shared, **self.cache_variables}
+            "CMAKE_CXX_STANDARD": self.recipe.settings.cppstd, "BUILD_SHARED_LIBS": self.recipe.options.shared, **self.cache_variables}
 
 
 class CMakeDeps:
@@ -129,7 +152,7 @@ def standing_for_conan():
         "conan": {"ConanFile": ConanFile},
         "conan.errors": {"ConanInvalidConfiguration": InvalidConfiguration},
         "conan.tools": {},
-        "conan.tools.build": {"check_min_cppstd": lambda *_: None},
+        "conan.tools.build": {"check_min_cppstd": check_min_cppstd},
         "conan.tools.cmake": {"CMake": CMake, "CMakeDeps": CMakeDeps, "CMakeToolchain": CMakeToolchain,
                               "cmake_layout": lambda *_: None},
         "conan.tools.files": {"copy": copy},
@@ -159,12 +182,10 @@ def check_conan(work):
     header = (work / "package/include/gump/version.h").read_text()
     assert all(f" {part}\n" in header for part in recipe.version.split(".")), recipe.version
     recipe.settings.os = "Windows"
-    try:
-        recipe.validate()
-    except InvalidConfiguration:
-        pass
-    else:
-        raise AssertionError("the recipe accepts Windows")
+    refuses(recipe, "Windows")
+    recipe.settings = Settings("conan create tools/package/conan")
+    refuses(recipe, "C++17")
+    assert COMMAND in module.__doc__, "the recipe and packages.md give two commands"
     check_project(work, work / "package")
 
 

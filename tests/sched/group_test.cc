@@ -801,9 +801,9 @@ TEST_F(GroupDeathTest, SchedDetailShowsGroups) {
                         // A goroutine that is preempted gives its place to the
                         // other one, and for a while neither of them runs.
                         (void)rt::acquirem();
-                        held = true;
-                        for (;;) {
-                        }
+                        // The store is there because a loop without effects is
+                        // undefined behaviour. clang removes it.
+                        for (;;) held = true;
                       });
                     }
                     (void)EventuallyIdle(

@@ -176,7 +176,9 @@ def main():
     parser.add_argument("profile")
     parser.add_argument("programs", nargs="+")
     args = parser.parse_args()
-    sources = read(args.folder.resolve(), args.profile, args.programs)
+    # A pattern such as tests/test_* also matches folders.
+    programs = [p for p in args.programs if pathlib.Path(p).is_file()]
+    sources = read(args.folder.resolve(), args.profile, programs)
     names = {}
     if args.lines or args.table:
         names = demangled(sorted({n for s in sources.values() for _, _, n in s.groups() if n}))

@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 """Checks the links of README.md and docs/*.md: the file exists, and so does the heading behind a #.
 
+    check_links.py [FOLDER]    FOLDER has an installation of these pages, of which all are checked; no link leads out of it
+
 An anchor is a heading as GitHub writes it: in lower case, with hyphens for spaces, without other signs.
 """
 
+import os
 import pathlib
 import re
 import sys
@@ -38,15 +41,15 @@ def links(path):
         yield targets.get(name), f"{label}][{name}"
 
 
-def problem(page, target):
+def problem(page, target, root):
     """Why the target is wrong, or None."""
     if target is None:
         return "has no target"
     if re.match(r"[a-z]+:", target):
         return None
     name, _, anchor = target.partition("#")
-    path = (page.parent / name).resolve() if name else page
-    if not path.exists():
+    path = pathlib.Path(os.path.normpath(page.parent / name)) if name else page
+    if not path.exists() or not path.is_relative_to(root):
         return f"leads to {target}, which does not exist"
     if anchor and (path.suffix != ".md" or anchor not in anchors(path)):
         return f"leads to {target}, a heading that does not exist"
@@ -56,11 +59,13 @@ def problem(page, target):
 def main():
     problems = []
     count = 0
-    for page in [ROOT / "README.md", ROOT / "tools/bench/README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+    root = pathlib.Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else ROOT
+    pages = [ROOT / "README.md", ROOT / "tools/bench/README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    for page in pages if root == ROOT else sorted(root.rglob("*.md")):
         for target, label in links(page):
             count += 1
-            if why := problem(page, target):
-                problems.append(f"{page.relative_to(ROOT)}: [{label}] {why}")
+            if why := problem(page, target, root):
+                problems.append(f"{page.relative_to(root)}: [{label}] {why}")
     for text in problems:
         print(text)
     print(f"check_links: {count} links, {len(problems)} problems")

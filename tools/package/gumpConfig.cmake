@@ -1,5 +1,11 @@
 # find_package(gump CONFIG) reads this file in an installation. gump::gump is the shared library if that is installed, and
 # otherwise the archive. BUILD_SHARED_LIBS, if it is set, and the components `static` and `shared` choose as well.
+if(CMAKE_VERSION VERSION_LESS 3.24)
+  set(gump_FOUND FALSE)
+  set(gump_NOT_FOUND_MESSAGE "gump needs CMake 3.24 or later, and this is CMake ${CMAKE_VERSION}. Install a later one, \
+such as the package cmake of Debian 12 or a binary from cmake.org, and configure again in an empty folder.")
+  return()
+endif()
 include(CMakeFindDependencyMacro)
 find_package(absl CONFIG QUIET)
 if(NOT absl_FOUND)

@@ -66,7 +66,9 @@
 #ifndef GUMP_CO_H_
 #define GUMP_CO_H_
 
+#ifdef __cpp_impl_coroutine  // otherwise closure.h says which standard it needs
 #include <coroutine>
+#endif
 #include <memory>
 #include <type_traits>
 #include <utility>

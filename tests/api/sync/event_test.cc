@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -250,6 +251,21 @@ TEST(EventThreadTest, WorksOnPlainThreadsWithoutRun) {
   e.Wait();
   t.join();
   EXPECT_FALSE(e.IsSet());
+}
+
+// A death test, because a process initialises the runtime once.
+TEST(EventThreadDeathTest,
+     APlainThreadMayWaitWhileAnotherInitialisesTheRuntime) {
+  auto both = [] {
+    std::thread waiter([] {
+      Event e;
+      (void)e.WaitFor(absl::Milliseconds(2));
+    });
+    (void)runtime::NumCPU();
+    waiter.join();
+    std::exit(0);
+  };
+  EXPECT_EXIT(both(), ::testing::ExitedWithCode(0), "");
 }
 
 TEST_P(EventTest, MayBeDestroyedAsSoonAsItsLastWaitHasReturned) {

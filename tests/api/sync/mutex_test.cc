@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <string>
@@ -360,6 +361,21 @@ TEST(MutexThreadTest, LimitsWorkOnAPlainThreadWithoutRun) {
   mu.Unlock();
   t.join();
   EXPECT_FALSE(mu.TryLock());
+}
+
+// A death test, because a process initialises the runtime once.
+TEST(MutexThreadDeathTest,
+     APlainThreadMayWaitWhileAnotherInitialisesTheRuntime) {
+  auto both = [] {
+    Mutex mu;
+    mu.Lock();
+    std::thread waiter([&] { mu.Lock(); });
+    (void)runtime::NumCPU();
+    mu.Unlock();
+    waiter.join();
+    std::exit(0);
+  };
+  EXPECT_EXIT(both(), ::testing::ExitedWithCode(0), "");
 }
 
 // A lock may be held outside of the bubble, so its time passes outside.

@@ -71,8 +71,8 @@ namespace {
 // last.
 class Stderr : public ::testing::MatcherInterface<const std::string&> {
  public:
-  explicit Stderr(int reports, std::string text = "")
-      : reports_(reports), text_(std::move(text)) {}
+  Stderr(int least, int most, std::string text)
+      : least_(least), most_(most), text_(std::move(text)) {}
 
   bool MatchAndExplain(const std::string& out,
                        ::testing::MatchResultListener* why) const override {
@@ -80,20 +80,26 @@ class Stderr : public ::testing::MatcherInterface<const std::string&> {
     constexpr std::string_view kHead = "parklocks: ";
     for (size_t at = 0; (at = out.find(kHead, at)) != out.npos; at++) n++;
     *why << n << " reports";
-    return n == reports_ && out.find(text_) != out.npos &&
+    return n >= least_ && n <= most_ && out.find(text_) != out.npos &&
            out.ends_with("end\n");
   }
   void DescribeTo(std::ostream* os) const override {
-    *os << reports_ << " reports, and the text " << text_;
+    *os << least_ << " to " << most_ << " reports, and the text " << text_;
   }
 
  private:
-  const int reports_;
+  const int least_;
+  const int most_;
   const std::string text_;
 };
 
+::testing::Matcher<const std::string&> ReportsBetween(int least, int most,
+                                                      std::string text) {
+  return ::testing::Matcher<const std::string&>(
+      new Stderr(least, most, std::move(text)));
+}
 ::testing::Matcher<const std::string&> Reports(int n, std::string text = "") {
-  return ::testing::Matcher<const std::string&>(new Stderr(n, std::move(text)));
+  return ReportsBetween(n, n, std::move(text));
 }
 
 class ParklocksDeathTest : public testing::CrashDeathTest {
@@ -130,7 +136,10 @@ TEST_F(ParklocksDeathTest, MutexHeldAcrossAParkIsReportedWithBothPlaces) {
   EXPECT_EXIT(Program([] { locktest::Locker(); }), kFine,
               Reports(1, "\nlocktest::Locker(...)\n\t"));
   EXPECT_EXIT(Program([] { locktest::Locker(); }), kFine,
-              Reports(1, "\nparks at:\nlocktest::Parker(...)\n\t"));
+              Reports(1, "\nparks at:\n"));
+  // Without optimisation, Sleep comes before it.
+  EXPECT_EXIT(Program([] { locktest::Locker(); }), kFine,
+              Reports(1, "\nlocktest::Parker(...)\n\t"));
 }
 
 TEST_F(ParklocksDeathTest, PairOfPlacesIsReportedOnce) {
@@ -271,12 +280,14 @@ TEST_F(ParklocksDeathTest, WaitForAPBehindADeclaredCallIsReported) {
 }
 
 TEST_F(ParklocksDeathTest, VisitOfAThreadIsReported) {
+  // There and back are two places if the compiler inlines Thread::Run.
   EXPECT_EXIT(Program([] {
                 runtime::Thread gui("gui");
                 const std::lock_guard<std::mutex> l(locktest::mu);
                 gui.Run([] {});
               }),
-              kFine, Reports(1, "moves [to a Thread], in goroutine 1"));
+              kFine,
+              ReportsBetween(1, 2, "moves [to a Thread], in goroutine 1"));
 }
 
 TEST_F(ParklocksDeathTest, WaitForAConditionIsNoPark) {

@@ -28,7 +28,8 @@ def results(ours, theirs):
 def folder_with(directory, result):
     folder = pathlib.Path(directory)
     (folder / "comparison.json").write_text(json.dumps(result))
-    (folder / "comparison.md").write_text(f"before\n{page.BEGIN}old\n{page.END}after\n")
+    (folder / "comparison.md").write_text(
+        f"before\n{'old'.join(page.FIGURES)}between\n{'old'.join(page.AHEAD)}after\n")
     return folder
 
 
@@ -53,6 +54,11 @@ class PageTest(unittest.TestCase):
         result = results([20], [])
         self.assertIn("| 20 (20–20) | – |", page.table(result))
         self.assertEqual(page.picture(result, 1).count("<rect") - 1, 1)  # one is the background
+
+    def test_program_with_a_lower_median_is_named_with_its_part_of_ours(self):
+        self.assertIn("| start a task and wait for it | 1 | marl 0.75 |\n", page.ahead(results([30, 40, 50], [30])))
+        for theirs in ([40], [50], []):
+            self.assertNotIn("marl", page.ahead(results([30, 40, 50], theirs)))
 
     def test_longest_bar_is_the_highest_median(self):
         bars = page.picture(results([10], [40]), 1).split("<rect")[2:]

@@ -33,6 +33,11 @@ check() {
 python3 -B "$top/tools/man/make.py" "$folder/tools-gump.1"
 "$top/tools/gump" help >"$folder/tools-gump.help"
 check tools-gump
+# packages.md says how to read it.
+if command -v man >/dev/null; then
+  shows=$(grep -o '`tools/man/make\.py | [^`]*`' "$top/docs/packages.md" | tr -d '`')
+  (cd "$top" && PYTHONDONTWRITEBYTECODE=1 MANPAGER=cat bash -o pipefail -c "$shows") | grep '^TOOLS-GUMP(1)' >/dev/null
+fi
 
 # CMake writes the page and the command, and puts the version and the folders in.
 sed 's/@PROJECT_VERSION@/0.0.0/' "$top/tools/package/gump.1.in" >"$folder/gump.1"

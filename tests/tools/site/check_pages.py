@@ -12,8 +12,8 @@ Pages are also opened with JavaScript switched off, in a narrow window. The same
 that it shows with JavaScript. The pages of the reference are alike, and so are the decisions: without --all, one in four is
 opened.
 
-The search finds a page, and the address of the result opens it. The viewer of the demo draws the trace. Before all that, a
-page with one mistake of each kind must be found out.
+The search finds a page, and the address of the result opens it. The viewer of the demo draws the trace at each width.
+Before all that, a page with one mistake of each kind must be found out.
 Exit code 77: there is no browser, or no site.
 """
 
@@ -97,7 +97,8 @@ class Checker:
         without.close()
         self.look_in_the_dark()
         self.search()
-        self.demo()
+        for width in WIDTHS:
+            self.demo(width)
         return len(pages)
 
     def picture(self, page, width):
@@ -164,8 +165,8 @@ class Checker:
         self.claim(found, 1280, "WaitGroup" in tab.evaluate(TEXT), "the page found does not have the word")
         tab.close()
 
-    def demo(self):
-        tab = self.driver.tab(width=1280)
+    def demo(self, width):
+        tab = self.driver.tab(width=width)
         tab.open(self.address + "demo/trace.html")
         drawn = """(() => [...document.querySelectorAll('canvas')].some(c => {
           if (!c.width || !c.height) return false;
@@ -174,8 +175,10 @@ class Checker:
           return seen.size > 3;
         }))()"""
         tab.wait(drawn)
-        self.claim("demo/trace.html", 1280, not tab.errors, f"errors: {tab.errors}")
-        tab.picture(self.folder / "trace.png")
+        wide = tab.evaluate(TOO_WIDE)
+        self.claim("demo/trace.html", width, not wide, f"wider than the window: {wide}")
+        self.claim("demo/trace.html", width, not tab.errors, f"errors: {tab.errors}")
+        tab.picture(self.folder / f"trace_{width}.png")
         tab.close()
 
 

@@ -11,7 +11,6 @@
 // ends when the server closes the first connection.
 #include <arpa/inet.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -21,6 +20,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
+
+#include "tools/bench/file_limit.h"
 
 namespace {
 
@@ -105,10 +106,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: %s PORT COUNT AT_ONCE\n", argv[0]);
     return 2;
   }
-  rlimit files;
-  getrlimit(RLIMIT_NOFILE, &files);
-  files.rlim_cur = files.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &files);
+  gump::bench::RaiseFileLimit();
   to.sin_family = AF_INET;
   to.sin_port = htons(static_cast<uint16_t>(std::atoi(argv[1])));
   to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);

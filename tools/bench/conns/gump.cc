@@ -7,11 +7,11 @@
 // accept: clients connect, send a byte, receive it back and go. We measure the
 // time for a connection, and the server's CPU time for it.
 #include <gump/net.h>
-#include <sys/resource.h>
 
 #include <functional>
 #include <thread>
 
+#include "tools/bench/file_limit.h"
 #include "tools/bench/harness.h"
 
 namespace gump::bench {
@@ -105,10 +105,7 @@ int main(int argc, char** argv) {
   using namespace gump::bench;
   const Options o = ParseOptions(argc, argv);
   PinTo(0);
-  rlimit files;
-  getrlimit(RLIMIT_NOFILE, &files);
-  files.rlim_cur = files.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &files);
+  RaiseFileLimit();
   gump::Run([&] {
     // Idle runs once, because a second time its pages would be warm.
     if (o.Selected("CONNS/idle")) Idle(o);

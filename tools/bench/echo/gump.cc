@@ -5,12 +5,12 @@
 #include <gump/net.h>
 #include <netinet/in.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <thread>
 
 #include "tools/bench/echo_client.h"
+#include "tools/bench/file_limit.h"
 #include "tools/bench/harness.h"
 
 namespace gump::bench {
@@ -101,10 +101,7 @@ int main(int argc, char** argv) {
   using namespace gump::bench;
   const Options o = ParseOptions(argc, argv);
   PinTo(0);
-  rlimit files;
-  getrlimit(RLIMIT_NOFILE, &files);
-  files.rlim_cur = files.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &files);
+  RaiseFileLimit();
   gump::Run([&] {
     for (const int connections : {100, 1000, 5000}) {
       const std::string n = std::to_string(connections);

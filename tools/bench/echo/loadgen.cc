@@ -14,7 +14,6 @@
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -25,6 +24,8 @@
 #include <cstdlib>
 #include <deque>
 #include <vector>
+
+#include "tools/bench/file_limit.h"
 
 namespace {
 
@@ -99,10 +100,7 @@ int main(int argc, char** argv) {
                  argv[0]);
     return 2;
   }
-  rlimit files;
-  getrlimit(RLIMIT_NOFILE, &files);
-  files.rlim_cur = files.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &files);
+  gump::bench::RaiseFileLimit();
   const auto port = static_cast<uint16_t>(std::atoi(argv[1]));
   std::vector<Connection> connections(static_cast<size_t>(std::atoi(argv[2])));
   const int64_t warmup = int64_t{std::atoi(argv[3])} * 1'000'000;

@@ -15,12 +15,12 @@
 #include <gump/net.h>
 #include <gump/runtime.h>
 #include <netinet/in.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <thread>
 
 #include "tools/bench/echo_client.h"
+#include "tools/bench/file_limit.h"
 #include "tools/bench/harness.h"
 #include "tools/bench/raw_server.h"
 #include "tools/bench/wrk.h"
@@ -143,10 +143,7 @@ int main(int argc, char** argv) {
   using namespace gump::bench;
   const Options o = ParseOptions(argc, argv);
   PinTo(0);
-  rlimit files;
-  getrlimit(RLIMIT_NOFILE, &files);
-  files.rlim_cur = files.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &files);
+  RaiseFileLimit();
   std::vector<Shape> shapes;
   for (const int n : {100, 1000, 5000}) {
     shapes.push_back({"echo", {n}, 4096});

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes the table of docs/comparison.md, and docs/pictures/comparison-*.svg, from the results in docs/comparison.json.
+"""Writes the tables of docs/comparison.md, and docs/pictures/comparison-*.svg, from the results in docs/comparison.json.
 
     page.py             writes the page and the pictures
     page.py --check     writes nothing, and fails if one of them differs from what the results give
 
-compare.py measures, and writes the results. The text around the table is written by hand.
+compare.py measures, and writes the results. The text around the tables is written by hand.
 """
 
 import argparse
@@ -21,7 +21,9 @@ sys.path.insert(0, str(ROOT / "tools/bench"))
 sys.dont_write_bytecode = True
 import host  # noqa: E402
 
-BEGIN, END = "<!-- comparison: begin -->\n", "<!-- comparison: end -->\n"
+# What is written lies between two comments.
+FIGURES = "<!-- comparison: begin -->\n", "<!-- comparison: end -->\n"
+AHEAD = "<!-- ahead: begin -->\n", "<!-- ahead: end -->\n"
 TITLES = {"gump": "gumption", "go": "Go", "boost_fiber": "Boost.Fiber", "asio": "asio", "marl": "marl", "tmc": "TooManyCooks",
           "libgo": "libgo", "photon": "PhotonLibOS"}
 Row = collections.namedtuple("Row", "workload metric title unit")
@@ -91,6 +93,19 @@ def table(result):
     return "\n".join(text) + "\n"
 
 
+def ahead(result):
+    """Where other programs are ahead of gumption's median, and what part of it they take, in Markdown."""
+    text = [line(["workload", "threads", "ahead of gumption"]), "|---|---|---|"]
+    for row, procs in rows_of(result):
+        medians = {p["name"]: statistics.median(v) for p in result["peers"] if (v := values_of(p, row, procs))}
+        if "gump" not in medians:
+            continue
+        parts = sorted((value / medians["gump"], TITLES[name]) for name, value in medians.items() if value < medians["gump"])
+        if parts:
+            text.append(line([row.title, str(procs), ", ".join(f"{name} {part:.2f}" for part, name in parts)]))
+    return "\n".join(text) + "\n"
+
+
 def picture(result, procs):
     """Bars for each workload at one number of threads. The longest bar of a workload has the full width. If it were more than
     CUT times as long as the next, it is cut, or the others could not be told apart."""
@@ -136,8 +151,11 @@ def made(folder):
     """The text of each file that the results give, by its path."""
     result = load(folder)
     page = folder / "comparison.md"
-    before, rest = page.read_text(encoding="utf-8").split(BEGIN)
-    files = {page: f"{before}{BEGIN}{table(result)}{END}{rest.split(END)[1]}"}
+    text = page.read_text(encoding="utf-8")
+    for (begin, end), part in ((FIGURES, table(result)), (AHEAD, ahead(result))):
+        before, rest = text.split(begin)
+        text = f"{before}{begin}{part}{end}{rest.split(end)[1]}"
+    files = {page: text}
     for procs in PROCS:
         files[folder / "pictures" / f"comparison-{procs}.svg"] = picture(result, procs)
     return files

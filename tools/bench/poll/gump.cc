@@ -6,7 +6,6 @@
 #include <gump/os.h>
 #include <gump/sync.h>
 #include <poll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "tools/bench/file_limit.h"
 #include "tools/bench/harness.h"
 
 namespace gump::bench {
@@ -129,21 +129,13 @@ void Ready(const Options& o) {
   }
 }
 
-// RaiseLimit allows as many descriptors as the process may have.
-void RaiseLimit() {
-  rlimit limit;
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 }  // namespace
 }  // namespace gump::bench
 
 int main(int argc, char** argv) {
   using namespace gump::bench;
   const Options o = ParseOptions(argc, argv);
-  RaiseLimit();
+  RaiseFileLimit();
   return gump::Run([&] {
     const int64_t trips = o.Scaled(100'000);
     Measure(o, "POLL/trip", trips, 1, TripsOfGoroutines);

@@ -1,4 +1,9 @@
-"""A recipe for Conan 2. It builds the tree in which it lies: conan create tools/package/conan"""
+"""A recipe for Conan 2. It builds the tree in which it lies:
+
+    conan create tools/package/conan -s compiler.cppstd=20 --build=missing
+
+The default profile of g++ 12 has the standard gnu17, and the library needs C++20.
+"""
 
 import pathlib
 import re
