@@ -31,11 +31,11 @@
 //   readier (W)                       sleeper (S), in loseSpinning
 //     W1  publish the G                 S1  nmspinning -= 1
 //         (xchg of runnext, CAS of
-//         posted, or under sched.lock)
+//         posted, fence, sched.lock)
 //         -- StoreLoad --                   -- StoreLoad --
 //     W2  read nmspinning in wakep      S2  read every queue again
 //
-// Both RMWs and both reads are seq_cst. If W2 reads the value from before S1,
+// RMWs, fences and reads are seq_cst. If W2 reads the value from before S1,
 // then W1 precedes S2 in their single total order, and S2 finds the G. If W2
 // reads the value from after S1, it is zero, and the readier wakes a thread, or
 // it counts another spinner, which will look. A G that is published in the
@@ -420,8 +420,8 @@ Find releaseP(M* mp, Runnable* out) {
 //    because it has no P, or because its ring was full. Its wakep saw us
 //    spinning.
 //  * The ring and runnext of every P. A goroutine has readied a G onto its own
-//    P and goes on running. Its wakep saw us spinning, so no M would steal the
-//    G.
+//    P, or has yielded to one that goes on running. The wakep saw us spinning,
+//    so no M would steal the G.
 //  * The reclamation cycle (step 9). dealOut has offered slabs to idle Ps, and
 //    its wakep saw us spinning.
 //  * The finalizer goroutine (fingwake, step 1). queueFinalizer has set the

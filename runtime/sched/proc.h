@@ -56,6 +56,20 @@ namespace gump::rt {
 // a G elsewhere may run it at once, and a caller that was to yield need not.
 // On: user, or g0.  P: needed; m.locks is 1.  Locks: none.  Parks: no.
 [[nodiscard]] bool nothingElseToRun(const M* mp);
+// goOnAlone gives gp, the current goroutine of mp, a new time slice and returns
+// true if nothingElseToRun(mp). Otherwise it changes nothing and returns false.
+// It returns false at each 61st slice, so that the caller looks further, and
+// while a trace is written.
+// On: user.  P: needed; m.locks is 1.  Locks: none.  Parks: no.
+[[nodiscard]] bool goOnAlone(const M* mp, G* gp);
+// beginSlice begins a time slice of pp. A request to yield belongs to the slice
+// before it.
+// On: any.  P: pp.  Locks: none.  Parks: no.
+inline void beginSlice(P* pp) {
+  pp->preempt.store(false, relaxed);  // best effort: requests are repeated
+  // Written by us; sysmon only compares values.
+  pp->schedtick.store(pp->schedtick.load(relaxed) + 1, relaxed);
+}
 struct Runnable {
   G* gp;
   bool inheritTime;  // runs in the rest of the current slice
@@ -93,9 +107,10 @@ void uncountSpinner(const char* negative);
 // On: any.  P: pp, owned by the caller.  Locks: takes sched.lock.  Parks: no.
 void runSafePointFn(P* pp);
 // wakep starts one more M, spinning, if a P is idle and no M spins. The caller
-// must have published the G to be found by a seq_cst read-modify-write or under
-// sched.lock. That RMW and the load of nmspinning in wakep are one half of the
-// lost-wakeup argument in proc.cc. If the caller has a P, the G must be in its
+// must have published the G to be found by a seq_cst read-modify-write, by a
+// store that a seq_cst fence follows, or under sched.lock. That RMW or fence,
+// and the load of nmspinning in wakep, are one half of the lost-wakeup argument
+// in proc.cc. If the caller has a P, the G must be in its
 // queues or in those of its node: with several nodes, wakep then prefers that
 // node, and may leave a P of another one idle (N1 of proc_node.cc).
 // On: any.  P: either.  Locks: takes sched.lock.  Parks: no.

@@ -22,6 +22,13 @@ namespace gump::rt {
 
 namespace {
 
+// newSlice gives gp, which is to run on pp, a time slice of its own.
+// On: g0, or user.
+GUMP_ALWAYS_INLINE void newSlice(P* pp, G* gp) {
+  beginSlice(pp);
+  gp->preempt.store(false, relaxed);
+}
+
 // makeCurrent is the end of execute. `plain`: isPlain.
 // On: g0, or user.
 GUMP_ALWAYS_INLINE G* makeCurrent(G* gp, M* mp, P* pp, bool inheritTime,
@@ -39,10 +46,7 @@ GUMP_ALWAYS_INLINE G* makeCurrent(G* gp, M* mp, P* pp, bool inheritTime,
     // between them, and all others would keep waiting.
     gp->preempt.store(pp->preempt.load(relaxed), relaxed);  // best effort
   } else {
-    pp->preempt.store(false, relaxed);  // best effort: requests are repeated
-    gp->preempt.store(false, relaxed);
-    // Written by us; sysmon only compares values.
-    pp->schedtick.store(pp->schedtick.load(relaxed) + 1, relaxed);
+    newSlice(pp, gp);
   }
   return gp;
 }
@@ -183,6 +187,13 @@ bool nothingElseToRun(const M* mp) {
   return pp->fuzz == 0 && pp->schedtick.load(relaxed) % 61 != 0 &&
          !timersOrMustSchedule(mp, pp) && pp->yielded.empty() &&
          runqempty(pp) && globalSize(relaxed) == 0;
+}
+
+bool goOnAlone(const M* mp, G* gp) {
+  // A trace shows each yield.
+  if (!isPlain(gp, kGrunning) || !nothingElseToRun(mp)) return false;
+  newSlice(mp->p, gp);
+  return true;
 }
 
 // directNext contains only the usual case, and ends with a call in all others.

@@ -19,6 +19,8 @@
 //  (K3) On g0 m.locks is 1, from the acquirem before gumpMcall until the next
 //       goroutine is on its own stack. So g0 is never preempted, and no other
 //       thread takes its P (preempt_blocked.cc).
+#include <algorithm>
+
 #include "runtime/diag/debugvars.h"
 #include "runtime/diag/fuzzsched.h"
 #include "runtime/diag/panic.h"
@@ -208,7 +210,8 @@ GUMP_ALWAYS_INLINE void switchTo(G* gp, M* mp, G* next,
   gumpSwitch(gp, next, commit);
 }
 
-// gumpSwitch calls parkCommit, unlockCommit or yieldCommit to publish gp.
+// gumpSwitch calls parkCommit, unlockCommit, yieldCommit or ringCommit to
+// publish gp.
 // On: user, the stack of the next goroutine.  P: needed; m.locks is 1.
 // Locks: unlockf's; take sched.lock.  Parks: no.
 // Their usual cases keep no value across a call, and save no registers.
@@ -272,6 +275,74 @@ GUMP_ALWAYS_INLINE bool yieldSole(G* gp, M* mp, bool member) {
   return true;
 }
 
+using YieldOnG0 = G*(G* gp);
+G* goschedImpl(G* gp);
+G* turnOverImpl(G* gp);
+
+void ringCommitInGeneral(G* gp, M* mp) {
+  casgstatus(gp, kGrunning, kGrunnable);
+  gp->m = nullptr;
+  runqputNow(mp->p, gp, /*next=*/false);
+}
+void ringCommit(G* gp, M* mp) {
+  if (GUMP_UNLIKELY(!isPlain(gp, kGrunning))) {
+    ringCommitInGeneral(gp, mp);
+  } else {
+    gp->atomicstatus.store(kGrunnable, release);  // as in casgstatus
+    gp->m = nullptr;
+    runqputNow(mp->p, gp, /*next=*/false);
+  }
+  // W1 of the essay in proc.cc: wakep must not read before gp is published.
+  fence(seq_cst);
+  wakep();
+}
+
+// yieldInRing is gosched with several Ps. It returns nullptr once gp runs
+// again. If gp must yield on g0, it returns the function for gumpMcall instead;
+// gp still runs then, and is in no queue. Usually gp goes to the tail of its
+// P's ring, where thieves find it, and the next goroutine comes from the same
+// P.
+//
+// In Go, gp goes to the tail of the global queue. So all Ps whose goroutines
+// yield share sched.lock, and the cache lines that it guards. Here:
+//  * The ring and the global queue take turns. Once each goroutine of the ring
+//    has run, turnOverImpl takes a share of the global queue.
+//  * If nothing else can run on this P, gp goes on in a new slice. At each 61st
+//    slice, and if timers are due, turnOverImpl also looks into the rings of
+//    other Ps. gp may wait for a goroutine that is there.
+//  * gp goes to the global queue if it was asked to yield, if it is bound to
+//    its thread, with several nodes, under fuzzsched, and while a goroutine
+//    profile is taken.
+// On: user.  P: needed; m.locks is 1.  Locks: takes sched.lock.  Parks: yes.
+GUMP_ALWAYS_INLINE YieldOnG0* yieldInRing(G* gp, M* mp) {
+  P* pp = mp->p;
+  // The loads read our own words, or hints.
+  if (kSanitizerBuild || mp->locks.load(relaxed) != 1 ||
+      pp->records.load(relaxed) != 0 || gp->preempt.load(relaxed) ||
+      mp->lockedg != nullptr) {
+    return goschedImpl;
+  }
+  const uint32_t n = runqlen(pp);
+  if (n == 0 && pp->runnext.load(relaxed) == nullptr) {
+    checkSP(gp, reinterpret_cast<uintptr_t>(__builtin_frame_address(0)));
+    if (!goOnAlone(mp, gp)) return turnOverImpl;
+    releasem(mp);
+    return nullptr;
+  }
+  if (GUMP_LIKELY(!globalWaits())) {
+    pp->ringYields = 0;
+  } else if (++pp->ringYields > n && pp->runnext.load(relaxed) == nullptr) {
+    return turnOverImpl;
+  }
+  if (GUMP_UNLIKELY(n == kRunqSize) && pp->runnext.load(relaxed) != nullptr) {
+    return goschedImpl;  // there is no room for gp behind runnext
+  }
+  G* next = directNext(mp);
+  if (next == nullptr) return goschedImpl;
+  switchTo(gp, mp, next, ringCommit);
+  return nullptr;
+}
+
 // parkunlock is the unlockf of goparkunlock.
 bool parkunlock(G*, void* l)
     ABSL_NO_THREAD_SAFETY_ANALYSIS {  // releases a lock taken before the switch
@@ -301,6 +372,75 @@ G* goschedImpl(G* gp) {
   casgstatus(gp, kGrunning, kGrunnable);
   dropg();
   return queueYielded(gp);
+}
+
+// takeShare takes this P's share of the global queue. It returns the first
+// goroutine of the share, and puts the others into the ring. If they cannot be
+// there, it stores false in *fits, and takes nothing: if the ring has no room
+// for them, or if the first was preempted in place, which schedule must take
+// from the global queue itself. There is one node (yieldInRing).
+// On: g0.  P: pp.  Locks: takes sched.lock.  Parks: no.
+G* takeShare(P* pp, bool* fits) {
+  *fits = true;
+  if (!globalWaits()) return nullptr;
+  LockScope l(&sched.lock);
+  globrunqcollect();
+  SchedNode* np = nodeOf(pp);
+  if (np->runq.empty()) return nullptr;
+  const auto most = static_cast<int32_t>(kRunqSize / 2);
+  // gomaxprocs is written with the world stopped.
+  const int32_t share =
+      std::min(np->runq.size() / gomaxprocs.load(relaxed) + 1, most);
+  *fits = !np->runq.head()->inPlace &&
+          runqlen(pp) + static_cast<uint32_t>(share) <= kRunqSize;
+  return *fits ? globrunqgetbatch(np, pp, share) : nullptr;
+}
+
+// stealForYield steals half of the first ring that is not empty into pp, whose
+// ring must be empty. It leaves runnext, which the victim is about to run.
+// On: g0.  P: pp.  Locks: none.  Parks: no.
+G* stealForYield(P* pp) {
+  const int32_t n = gomaxprocs.load(relaxed);  // as in takeShare
+  for (int32_t i = 1; i < n; i++) {
+    P* victim = allp[(pp->id + i) % n];
+    if (runqlen(victim) == 0) continue;
+    G* gp = runqsteal(pp, victim, /*stealRunNextG=*/false);
+    if (gp != nullptr) return gp;
+  }
+  return nullptr;
+}
+
+// turnOverImpl makes gp runnable, and ends the turn of its P's ring
+// (yieldInRing). It takes a share of the global queue, and puts gp at the tail
+// of the ring. If the share cannot be in the ring, all of the ring and then gp
+// go to the tail of the global queue.
+// On, P, Locks, Parks: as queueYielded.
+G* turnOverImpl(G* gp) {
+  P* pp = getg()->m->p;
+  casgstatus(gp, kGrunning, kGrunnable);
+  dropg();
+  pp->ringYields = 0;
+  bool fits;
+  G* next = takeShare(pp, &fits);
+  if (!fits) {
+    GQueue q = runqdrain(pp);
+    q.pushBack(gp);
+    LockScope l(&sched.lock);
+    globrunqputbatch(&q);
+  } else {
+    if (next == nullptr && runqempty(pp)) next = stealForYield(pp);
+    runqputNow(pp, gp, /*next=*/false);
+    if (next != nullptr) {
+      beginSlice(pp);  // from runnext, next would inherit the slice of gp
+      runqputNow(pp, next, /*next=*/true);
+    }
+    // W1 of the essay in proc.cc: the ring is written by release stores. (If
+    // there is a next, its way into runnext is a fence, too.)
+    fence(seq_cst);
+  }
+  // Needed even if gp is alone: there may be no M that polls the network.
+  wakep();
+  return schedule();
 }
 
 // goschedSpecialImpl is goschedImpl for a goroutine that may be in a group. If
@@ -596,11 +736,19 @@ GUMP_NOINLINE void goschedSpecial(G* gp) {
     mcallAnnounced(goschedSpecialImpl);
   }
 }
+
+// goschedSeveral is gosched with several Ps. It is a function of its own, so
+// that gosched ends with calls and saves no registers.
+// On: user.  P: needed; m.locks is 1.  Locks: takes sched.lock.  Parks: yes.
+GUMP_NOINLINE void goschedSeveral(G* gp, M* mp) {
+  YieldOnG0* onG0 = yieldInRing(gp, mp);
+  if (onG0 != nullptr) gumpMcall(onG0);
+}
 }  // namespace
 
-// gosched puts the current goroutine at the tail of the global queue, and runs
-// another. The goroutine makes the shortest way itself: it is not special, has
-// a P, and may find the next goroutine without g0. All else is
+// gosched queues the current goroutine (yieldSole and yieldInRing say where),
+// and runs another. The goroutine makes the shortest way itself: it is not
+// special, has a P, and may find the next goroutine without g0. All else is
 // goschedSpecial's. In a declared call there is no P to give up, so gosched
 // lets the kernel run other threads.
 // On: user, or a foreign thread.  P: either.  Locks: takes sched.lock.
@@ -617,7 +765,11 @@ void gosched() noexcept {
     osyield();
     return;
   }
-  if (!yieldSole(gp, mp, /*member=*/false)) gumpMcall(goschedImpl);
+  if (GUMP_UNLIKELY(!soleP())) {
+    goschedSeveral(gp, mp);
+  } else if (!yieldSole(gp, mp, /*member=*/false)) {
+    gumpMcall(goschedImpl);
+  }
 }
 
 void gopreempt() {

@@ -82,8 +82,9 @@ void flushYielded(P* pp);
 // goroutine ran last. The functions that end in On queue at the tail of np's.
 // globrunqputfront is for yielded: it puts q in front of the sole queue.
 // globrunqget takes one goroutine from the head of np's queue. globrunqgetbatch
-// returns one and moves up to n-1 more to pp's empty ring, but at most
-// size/gomaxprocs+1 in all, or a share of the node's Ps if pp is among them.
+// returns one and moves up to n-1 more to pp's ring, which must have room for
+// them, but at most size/gomaxprocs+1 in all, or a share of the node's Ps if pp
+// is among them.
 // globrunqchanged is called after np->runq has changed otherwise. All of them:
 // On: any.  P: either.  Locks: caller holds sched.lock.  Parks: no.
 void globrunqput(G* gp);

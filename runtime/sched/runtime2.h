@@ -269,8 +269,8 @@ struct alignas(kFalseSharing) P {
   // Written with the world stopped, relaxed. sysmon reads it as a hint.
   Atomic<uint32_t> binding;
   P* link = nullptr;             // SchedNode::pidle
-  Atomic<uint32_t> schedtick;    // +1 per execute that does not inherit its
-                                 // slice; read by sysmon and traces
+  Atomic<uint32_t> schedtick;    // +1 per slice that begins (beginSlice); read
+                                 // by sysmon and traces
   Atomic<uint32_t> syscalltick;  // +1 per return from a syscall and per retake
   // The M that holds this P, stored with release; nullptr when idle.
   Atomic<M*> m;
@@ -315,6 +315,10 @@ struct alignas(kFalseSharing) P {
   GQueue yielded;
   Atomic<int32_t> nyielded;    // its length, for others; written by the owner
   bool globalSkipped = false;  // globalTurn has postponed the global queue
+  // How many goroutines have yielded into the ring since one of them last found
+  // the global queue empty, or moved a share of it here (yieldInRing). Only the
+  // owner uses it.
+  uint32_t ringYields = 0;
 
   RunqBatch* spareBatch = nullptr;  // memory for the next runqputslow
   // Free cells, last in first out; and a whole batch of them, or none.

@@ -112,6 +112,81 @@ void park() {
   });
 }
 
+// A goroutine yields, and the next one keeps the M until the first has run
+// again. So the first must be stolen, by an M that may be about to sleep.
+void yieldToBusy() {
+  plainThread("go", [] {
+    startG([] {
+      startG([] { rt::notesleep(&first); });
+      rt::gosched();
+      rt::notewakeup(&first);
+    });
+  });
+}
+
+rt::Atomic<bool> awaitedRan;
+
+void yieldUntilAwaited(int most) {
+  for (int yields = 0; !awaitedRan.load(rt::relaxed); yields++) {
+    check(yields < most, "the awaited goroutine gets no turn");
+    rt::gosched();
+  }
+}
+
+// One goroutine blocks its M. On the other P, two goroutines yield to each
+// other until a third, from the global queue, has run.
+void yieldInTurns() {
+  plainThread("keep", [] { startG([] { rt::notesleep(&first); }); });
+  settle();
+  plainThread("go", [] {
+    startG([] {
+      rt::notesleep(&second);
+      startG([] { yieldUntilAwaited(8); });
+      yieldUntilAwaited(8);
+      rt::notewakeup(&first);
+    });
+    startG([] { awaitedRan.store(true, rt::relaxed); });
+    rt::notewakeup(&second);
+  });
+}
+
+// A goroutine yields beside an empty ring, and the next one comes from the
+// global queue and keeps the M until the first has run again.
+void yieldToGlobal() {
+  plainThread("go", [] {
+    startG([] {
+      rt::notesleep(&second);
+      rt::gosched();
+      rt::notewakeup(&first);
+    });
+    startG([] { rt::notesleep(&first); });
+    rt::notewakeup(&second);
+  });
+}
+
+// One goroutine has a P to itself and yields until another one has run. That
+// one is in the ring of the other P, whose M is kept.
+void yieldBesideBusy() {
+  plainThread("alone", [] {
+    startG([] {
+      rt::notesleep(&second);
+      yieldUntilAwaited(62);
+    });
+  });
+  settle();
+  plainThread("other", [] {
+    startG([] {
+      startG([] {
+        rt::notewakeup(&second);
+        rt::notesleep(&first);
+      });
+      rt::gosched();
+      awaitedRan.store(true, rt::relaxed);
+      rt::notewakeup(&first);
+    });
+  });
+}
+
 // ---- Stopping the world -----------------------------------------------------
 
 // While the world is stopped, the stopper may use the data that goroutines
@@ -472,6 +547,34 @@ const Registered kModels[] = {
          .finish = allRan<3>,
          .quick = {2, 1, 300},
          .full = {3, 1, 5000, 2}}),
+    row({.name = "sched_yield",
+         .about = "a goroutine yields, and the next one waits on its M for it",
+         .setup = yieldToBusy,
+         .finish = allRan<2>,
+         .quick = {2, 1, 300, 1},
+         .full = {3, 1, 5000, 2}}),
+    row({.name = "sched_yield_global",
+         .about =
+             "a goroutine yields to one from the global queue, which waits "
+             "on its M for it",
+         .setup = yieldToGlobal,
+         .finish = allRan<2>,
+         .quick = {2, 1, 300, 1},
+         .full = {3, 1, 5000, 2}}),
+    row({.name = "sched_yield_steal",
+         .about = "a goroutine yields alone until one in another ring has run",
+         .setup = yieldBesideBusy,
+         .finish = allRan<3>,
+         .quick = {1, 0, 300},
+         .full = {1, 1, 5000}}),
+    row({.name = "sched_yield_turns",
+         .about =
+             "two goroutines yield until one from the global queue has run; "
+             "the other M is blocked",
+         .setup = yieldInTurns,
+         .finish = allRan<4>,
+         .quick = {2, 1, 300, 1},
+         .full = {2, 1, 5000, 1}}),
     row({.name = "sched_inject",
          .about = "injectglist into the own ring while another M goes to sleep",
          .setup = inject,

@@ -57,7 +57,8 @@ TEST_P(WakeStressTest, AThreadsItemReachesTheLastSpinner) {
   });
 }
 
-// Gosched publishes in the global queue too, go() and Send in a ring.
+// go, Send and Gosched publish in a ring. Gosched sometimes publishes in the
+// global queue.
 TEST_P(WakeStressTest, GoroutinesKeepReachingEachOther) {
   Run([] {
     testing::StressLoop([](testing::Rng& rng) {

@@ -26,8 +26,8 @@
 
 namespace gump::runtime {
 
-// Gosched lets other goroutines run: it puts the caller at the tail of the
-// global queue. On a plain thread it yields the thread.
+// Gosched lets other goroutines run, and returns when it is the caller's turn
+// again. On a plain thread it yields the thread.
 inline void Gosched() { rt::gosched(); }
 
 // Goexit ends the calling goroutine and affects no other. It unwinds the stack,
