@@ -337,7 +337,8 @@ struct alignas(kFalseSharing) P {
   uint64_t goidBase = 0;
 
   Timers timers;
-  TimerCells funcCells, chanCells;  // for AfterFunc, and for channels of time
+  // For AfterFunc, channels of time, and goroutines that sleep.
+  TimerCells funcCells, chanCells, sleepCells;
 
   // The change in the number of runnable goroutines of countedGroup on this P
   // that is not yet part of Group::runnable (countRunnable of group.cc).

@@ -2,6 +2,7 @@
 // heap in time.cc. The invariants are in timechan.h.
 #include "runtime/wait/timechan.h"
 
+#include <cstddef>
 #include <new>
 #include <type_traits>
 #include <utility>
@@ -42,6 +43,7 @@ struct CellPool {
 };
 constinit CellPool funcPool;
 constinit CellPool chanPool;
+constinit CellPool sleepPool;
 
 FreeCell* popCell(TimerCells* cells) {
   auto* c = static_cast<FreeCell*>(cells->head);
@@ -117,12 +119,16 @@ TimerCells* funcCells(P* pp) {
 TimerCells* chanCells(P* pp) {
   return pp == nullptr ? nullptr : &pp->chanCells;
 }
+TimerCells* sleepCells(P* pp) {
+  return pp == nullptr ? nullptr : &pp->sleepCells;
+}
 
 }  // namespace
 
 void timerCellsFlush(P* pp) {
   drain(&pp->funcCells, &funcPool, 0);
   drain(&pp->chanCells, &chanPool, 0);
+  drain(&pp->sleepCells, &sleepPool, 0);
 }
 
 void* allocTimerCell(P* pp) {
@@ -445,27 +451,37 @@ void sleepForeign(int64_t when) {
 
 }  // namespace
 
+// A sleeper's timer does not lie on its stack. Many sleepers have as many pages
+// of stack, and an M that runs timers would wait for the address of each of
+// them. Cells lie side by side. The sleeper gives its cell back itself, when it
+// has woken: nothing else knows the timer then.
 void timeSleep(int64_t ns) noexcept {
   if (ns <= 0) return;
   G* gp = runtimeEntry();
-  Timer t;
-  t.f = goroutineReady;
-  t.arg = gp;
-  if (GUMP_UNLIKELY(gp->bubble != nullptr)) {
-    t.when = timeAfter(bubbleNow(), ns);
-    t.state.store(kTimerFake, relaxed);  // no other thread knows t yet
-    (void)acquirem();
-    goparkcommit(armSleepFake, &t, WaitReason::kSleep);
-    return;
-  }
-  t.when = timeAfter(nanotime(), ns);
   if (gp->foreign) {
-    sleepForeign(t.when);
+    sleepForeign(timeAfter(nanotime(), ns));
     return;
   }
-  netpollGenericInit();
-  (void)acquirem();
-  goparkcommit(armSleep, &t, WaitReason::kSleep);
+  const bool fake = gp->bubble != nullptr;
+  if (!fake) netpollGenericInit();
+  M* mp = acquirem();
+  alignas(Timer) std::byte onStack[sizeof(Timer)];  // if there is no memory
+  void* cell = allocCell<Timer>(sleepCells(mp->p), &sleepPool);
+  auto* t = new (cell != nullptr ? cell : onStack) Timer;
+  t->f = goroutineReady;
+  t->arg = gp;
+  if (GUMP_UNLIKELY(fake)) {
+    t->when = timeAfter(bubbleNow(), ns);
+    t->state.store(kTimerFake, relaxed);  // no other thread knows t yet
+    goparkcommit(armSleepFake, t, WaitReason::kSleep);
+  } else {
+    t->when = timeAfter(nanotime(), ns);
+    goparkcommit(armSleep, t, WaitReason::kSleep);
+  }
+  if (GUMP_UNLIKELY(cell == nullptr)) return;
+  mp = acquirem();
+  freeCell(t, sleepCells(mp->p), &sleepPool);
+  releasem(mp);
 }
 
 }  // namespace gump::rt

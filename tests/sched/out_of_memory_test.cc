@@ -11,13 +11,17 @@
 #include <fstream>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gump/chan.h"
 #include "gump/go.h"
 #include "gump/internal/linkname.h"
 #include "gump/panic.h"
 #include "gump/runtime.h"
 #include "gump/sync.h"
+#include "gump/time.h"
 #include "runtime/sys/sanitizer.h"
 #include "tests/testing/panic_text.h"
 #include "tests/testing/with_gomaxprocs.h"
@@ -122,6 +126,46 @@ void SpawnsUntilNoMemory(int gomaxprocs) {
 TEST_F(OutOfMemoryDeathTest, NoMemoryForAStackIsAPanicAndPasses) {
   EXPECT_EXIT(SpawnsUntilNoMemory(1), ::testing::ExitedWithCode(0), "^$");
   EXPECT_EXIT(SpawnsUntilNoMemory(4), ::testing::ExitedWithCode(0), "^$");
+}
+
+// A cell for the timer of a sleeper takes 64 bytes, and there is room for them
+// in what the runtime has, or not.
+void SleepWithoutMemory() {
+  constexpr int kSleepers = 10'000;
+  testing::RunWith(2, [] {
+    MakeThreads();
+    auto gate = make_chan<void>();
+    std::atomic<int> ready = 0;
+    std::atomic<int> early = 0;
+    sync::WaitGroup wg;
+    for (int i = 0; i < kSleepers; i++) {
+      wg.Go([&, gate] {
+        ready++;
+        gate.Recv();
+        const absl::Time due = absl::Now() + absl::Milliseconds(20);
+        time::Sleep(absl::Milliseconds(20));
+        early += absl::Now() < due ? 1 : 0;
+      });
+    }
+    Check(testing::Eventually([&] { return ready == kSleepers; }), "all wait");
+    // The heaps of timers grow before memory gets short.
+    std::vector<time::Timer> timers;
+    for (int i = 0; i < 4 * kSleepers; i++) {
+      timers.push_back(time::AfterFunc(absl::Hours(1), [] {}));
+    }
+    runtime::GOMAXPROCS(1);  // all timers are now in the heap of one P
+    for (time::Timer& t : timers) t.Stop();
+    const rlimit old = LimitMemory(0);
+    gate.Close();
+    wg.Wait();
+    setrlimit(RLIMIT_AS, &old);
+    Check(early == 0, "no sleeper wakes early");
+  });
+  std::_Exit(0);
+}
+
+TEST_F(OutOfMemoryDeathTest, GoroutinesSleepWithoutMemory) {
+  EXPECT_EXIT(SleepWithoutMemory(), ::testing::ExitedWithCode(0), "^$");
 }
 
 // Burst runs n goroutines with stacks of a size, all at once.

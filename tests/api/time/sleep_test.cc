@@ -3,13 +3,20 @@
 
 #include <atomic>
 #include <chrono>
+#include <set>
 #include <thread>
 
 #include "gump/go.h"
 #include "gump/runtime.h"
 #include "gump/select.h"
 #include "gump/sync/waitgroup.h"
+#include "gump/synctest.h"
 #include "gump/time.h"
+#include "runtime/sched/mlocks.h"
+#include "runtime/sched/runtime2.h"
+#include "runtime/sched/time.h"
+#include "runtime/sys/tls.h"
+#include "runtime/wait/synctest.h"
 #include "tests/api/time/time_testing.h"
 #include "tests/testing/known_thread.h"
 #include "tests/testing/parked.h"
@@ -174,6 +181,47 @@ TEST_P(TimeTest, ThreadsSleepToo) {
     auto t = testing::KnownThread(
         [] { EXPECT_GE(Elapsed([] { time::Sleep(kSoon); }), kSoon); });
     blocking([&] { t.join(); });
+  });
+}
+
+// TimersOfBubble returns the timers in the heap of the caller's bubble.
+std::set<const rt::Timer*> TimersOfBubble() {
+  rt::Timers* ts = &rt::getg()->bubble->timers;
+  std::set<const rt::Timer*> timers;
+  rt::LockScope l(&ts->mu);
+  for (uint32_t i = 0; i < ts->len.load(rt::relaxed); i++) {
+    timers.insert(ts->heap[i].timer);
+  }
+  return timers;
+}
+
+// An M that runs the timers of many sleepers would wait for the address of each
+// stack.
+TEST(SleepCellsTest, TimersOfSleepersLieOnNoStackAndAreUsedAgain) {
+  static constexpr size_t kSleepers = 20;
+  testing::RunWith(1, [] {
+    std::set<const rt::Timer*> before;
+    for (int round = 0; round < 3; round++) {
+      synctest::Run([&] {
+        sync::WaitGroup wg;
+        for (size_t i = 0; i < kSleepers; i++) {
+          wg.Go([] { time::Sleep(kNever); });
+        }
+        synctest::Wait();
+        const std::set<const rt::Timer*> timers = TimersOfBubble();
+        EXPECT_EQ(timers.size(), kSleepers);
+        for (const rt::Timer* t : timers) {
+          const auto* gp = static_cast<const rt::G*>(t->arg);
+          const auto at = reinterpret_cast<uintptr_t>(t);
+          EXPECT_TRUE(at < gp->stack.lo || at >= gp->stack.hi);
+        }
+        if (round > 0) {
+          EXPECT_EQ(timers, before);
+        }
+        before = timers;
+        wg.Wait();
+      });
+    }
   });
 }
 
