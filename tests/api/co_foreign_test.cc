@@ -60,17 +60,17 @@ TEST_P(CoForeignTest, TaskAwaitsAnotherLibrarysExecutor) {
     Introduced(executor);
     auto hop = [&]() -> co::task<std::thread::id> {
       co_await executor;
-      co_return std::this_thread::get_id();
+      co_return testing::CurrentThread();
     };
     auto f = [&]() -> co::task<int> {
       const auto there = co_await hop();
       EXPECT_EQ(there, executor.id());
-      EXPECT_EQ(std::this_thread::get_id(), executor.id());
+      EXPECT_EQ(testing::CurrentThread(), executor.id());
       // The loop of this stack is not ours; one is made for each await.
       const int n = co_await Loop(100'000);
-      EXPECT_EQ(std::this_thread::get_id(), executor.id());
+      EXPECT_EQ(testing::CurrentThread(), executor.id());
       co_await co::Go([] {});
-      EXPECT_NE(std::this_thread::get_id(), executor.id());
+      EXPECT_NE(testing::CurrentThread(), executor.id());
       co_return n;
     };
     EXPECT_EQ(co::Wait(f()), 100'000);

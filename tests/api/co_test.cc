@@ -343,9 +343,9 @@ TEST_P(CoTest, CoroutineOfAPlainThreadContinuesOnAGoroutine) {
     chan<int> c = make_chan<int>();
     std::thread t = testing::KnownThread([c] {
       auto f = [](chan<int> in) -> co::task<> {
-        const auto thread = std::this_thread::get_id();
+        const auto thread = testing::CurrentThread();
         (void)co_await co::Recv(in);
-        EXPECT_NE(std::this_thread::get_id(), thread);
+        EXPECT_NE(testing::CurrentThread(), thread);
       };
       co::Wait(f(c));
     });

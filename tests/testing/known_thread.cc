@@ -25,6 +25,8 @@ std::thread KnownThread(absl::AnyInvocable<void()> f) {
   return t;
 }
 
+std::thread::id CurrentThread() { return std::this_thread::get_id(); }
+
 void JoinAll(std::vector<std::thread>& threads) {
   blocking([&] {
     for (std::thread& t : threads) t.join();
