@@ -376,6 +376,11 @@ function(gump_lint_tests)
     add_test(NAME lint/${name} COMMAND ${PROJECT_SOURCE_DIR}/tools/docs/${script} ${page})
     set_tests_properties(lint/${name} PROPERTIES LABELS lint)
   endforeach()
+  if(CMAKE_BUILD_TYPE STREQUAL "Release" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64"
+      AND NOT GUMP_LOCKRANK AND NOT GUMP_DEBUG)
+    add_test(NAME lint/switch_code COMMAND ${CMAKE_CURRENT_LIST_DIR}/runtime/sched/check_switch_code.py $<TARGET_FILE:gump>)
+    set_tests_properties(lint/switch_code PROPERTIES LABELS lint)
+  endif()
   add_test(NAME lint/format COMMAND ${lint}/check_format.sh)
   add_test(NAME lint/tidy COMMAND ${lint}/tidy.py ${PROJECT_BINARY_DIR})
   # Each public header must compile when it is the only one included. This checks some of them, and lint/includes checks that

@@ -65,7 +65,7 @@ namespace gump::rt {
 // beginSlice begins a time slice of pp. A request to yield belongs to the slice
 // before it.
 // On: any.  P: pp.  Locks: none.  Parks: no.
-inline void beginSlice(P* pp) {
+GUMP_ALWAYS_INLINE void beginSlice(P* pp) {
   pp->preempt.store(false, relaxed);  // best effort: requests are repeated
   // Written by us; sysmon only compares values.
   pp->schedtick.store(pp->schedtick.load(relaxed) + 1, relaxed);

@@ -260,14 +260,14 @@ void yieldCommit(G* gp, M* mp) {
   pushYieldedHere(mp->p, gp);
 }
 
-// yieldSole is gosched with one P, if directNext finds the next goroutine.
-// Returns false if it has done nothing. It first picks the next goroutine and
-// then queues gp behind all others, so gp is never next while there is another.
-// The caller has called acquirem once, which makes the M and the number of Ps
-// certain. `member`: gp is in a group.
+// yieldSole is gosched with one P (soleP), if directNext finds the next
+// goroutine. Returns false if it has done nothing. It first picks the next
+// goroutine and then queues gp behind all others, so gp is never next while
+// there is another. The caller has called acquirem once, which makes the M and
+// the number of Ps certain. `member`: gp is in a group.
 // On: user.  P: needed; m.locks is 1.  Locks: takes sched.lock.  Parks: yes.
 GUMP_ALWAYS_INLINE bool yieldSole(G* gp, M* mp, bool member) {
-  if (kSanitizerBuild || !soleP()) return false;
+  if (kSanitizerBuild) return false;
   if (mp->locks.load(relaxed) != 1) return false;  // schedule will complain
   G* next = member ? groupNext(gp, mp, /*yields=*/true) : directNext(mp);
   if (next == nullptr) return false;
@@ -732,7 +732,7 @@ GUMP_NOINLINE void goschedSpecial(G* gp) {
     return;
   }
   // yieldSole switches directly to the next goroutine, against (S5).
-  if (sanitizerOfProgram() || !yieldSole(gp, mp, gp->group != 0)) {
+  if (sanitizerOfProgram() || !soleP() || !yieldSole(gp, mp, gp->group != 0)) {
     mcallAnnounced(goschedSpecialImpl);
   }
 }
