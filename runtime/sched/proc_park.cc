@@ -374,26 +374,25 @@ G* goschedImpl(G* gp) {
   return queueYielded(gp);
 }
 
-// takeShare takes this P's share of the global queue. It returns the first
-// goroutine of the share, and puts the others into the ring. If they cannot be
-// there, it stores false in *fits, and takes nothing: if the ring has no room
-// for them, or if the first was preempted in place, which schedule must take
-// from the global queue itself. There is one node (yieldInRing).
+// takeShare takes this P's share of the global queue, as far as the ring has
+// room for it and for one more. It returns the first goroutine of the share,
+// and puts the others into the ring. If the first was preempted in place, it
+// takes nothing and stores true in *inPlace: schedule must take such a
+// goroutine from the global queue itself. There is one node (yieldInRing).
+//
 // On: g0.  P: pp.  Locks: takes sched.lock.  Parks: no.
-G* takeShare(P* pp, bool* fits) {
-  *fits = true;
+G* takeShare(P* pp, bool* inPlace) {
   if (!globalWaits()) return nullptr;
   LockScope l(&sched.lock);
   globrunqcollect();
   SchedNode* np = nodeOf(pp);
   if (np->runq.empty()) return nullptr;
-  const auto most = static_cast<int32_t>(kRunqSize / 2);
-  // gomaxprocs is written with the world stopped.
-  const int32_t share =
-      std::min(np->runq.size() / gomaxprocs.load(relaxed) + 1, most);
-  *fits = !np->runq.head()->inPlace &&
-          runqlen(pp) + static_cast<uint32_t>(share) <= kRunqSize;
-  return *fits ? globrunqgetbatch(np, pp, share) : nullptr;
+  *inPlace = np->runq.head()->inPlace;
+  if (*inPlace) return nullptr;
+  // The first needs no room. Thieves may make more room meanwhile.
+  const uint32_t room = kRunqSize - runqlen(pp);
+  return globrunqgetbatch(
+      np, pp, static_cast<int32_t>(std::clamp(room, 1u, kRunqSize / 2)));
 }
 
 // stealForYield steals half of the first ring that is not empty into pp, whose
@@ -412,24 +411,29 @@ G* stealForYield(P* pp) {
 
 // turnOverImpl makes gp runnable, and ends the turn of its P's ring
 // (yieldInRing). It takes a share of the global queue, and puts gp at the tail
-// of the ring. If the share cannot be in the ring, all of the ring and then gp
-// go to the tail of the global queue.
+// of the ring. If the ring is full, half of it and then gp go to the tail of
+// the global queue before that. If the first goroutine of the global queue was
+// preempted in place, all of the ring and then gp go there, and schedule takes
+// the first.
 // On, P, Locks, Parks: as queueYielded.
 G* turnOverImpl(G* gp) {
   P* pp = getg()->m->p;
   casgstatus(gp, kGrunning, kGrunnable);
   dropg();
   pp->ringYields = 0;
-  bool fits;
-  G* next = takeShare(pp, &fits);
-  if (!fits) {
+  // Only thieves can change the length meanwhile, and they make room.
+  const bool full = runqlen(pp) == kRunqSize;
+  if (full) runqputNow(pp, gp, /*next=*/false);  // gp may run from here on
+  bool inPlace = false;
+  G* next = takeShare(pp, &inPlace);
+  if (inPlace) {
     GQueue q = runqdrain(pp);
-    q.pushBack(gp);
+    if (!full) q.pushBack(gp);
     LockScope l(&sched.lock);
     globrunqputbatch(&q);
   } else {
     if (next == nullptr && runqempty(pp)) next = stealForYield(pp);
-    runqputNow(pp, gp, /*next=*/false);
+    if (!full) runqputNow(pp, gp, /*next=*/false);
     if (next != nullptr) {
       beginSlice(pp);  // from runnext, next would inherit the slice of gp
       runqputNow(pp, next, /*next=*/true);

@@ -150,6 +150,25 @@ void yieldInTurns() {
   });
 }
 
+// The same with as many goroutines that yield as fill the ring and its runnext,
+// so there is no room for one from the global queue.
+void yieldInFullRing() {
+  plainThread("keep", [] { startG([] { rt::notesleep(&first); }); });
+  settle();
+  plainThread("go", [] {
+    startG([] {
+      rt::notesleep(&second);
+      for (uint32_t i = 0; i < rt::kRunqSize; i++) {
+        startG([] { yieldUntilAwaited(16); });
+      }
+      yieldUntilAwaited(16);
+      rt::notewakeup(&first);
+    });
+    startG([] { awaitedRan.store(true, rt::relaxed); });
+    rt::notewakeup(&second);
+  });
+}
+
 // A goroutine yields beside an empty ring, and the next one comes from the
 // global queue and keeps the M until the first has run again.
 void yieldToGlobal() {
@@ -575,6 +594,12 @@ const Registered kModels[] = {
          .finish = allRan<4>,
          .quick = {2, 1, 300, 1},
          .full = {2, 1, 5000, 1}}),
+    row({.name = "sched_yield_full",
+         .about = "as sched_yield_turns, with a full ring",
+         .setup = yieldInFullRing,
+         .finish = allRan<3 + rt::kRunqSize>,
+         .quick = {1, 0, 300},
+         .full = {1, 1, 5000}}),
     row({.name = "sched_inject",
          .about = "injectglist into the own ring while another M goes to sleep",
          .setup = inject,

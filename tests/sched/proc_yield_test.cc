@@ -2,11 +2,15 @@
 // names sched_yield* explore the same code.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "absl/types/span.h"
@@ -141,6 +145,35 @@ TEST_P(SchedYieldLoopTest, ALoopOfYieldsDoesNotStarveTimersAndPipes) {
     ASSERT_TRUE(testing::EventuallyParked("IO wait", 1));
     EXPECT_TRUE(w.Write("x").ok());
     while (!read) runtime::Gosched();
+    wg.Wait();
+  });
+}
+
+// A goroutine that is preempted in place waits in the global queue, and its
+// thread with it. A turn of the ring that ends there must leave it to schedule.
+TEST_P(SchedYieldLoopTest, GoroutinesThatYieldAndThatArePreemptedAllGoOn) {
+  const size_t hogs = 2 * static_cast<size_t>(GetParam());
+  constexpr size_t kYield = 4;
+  std::vector<std::atomic<int64_t>> steps(hogs + kYield);
+  Run([&] {
+    std::atomic<bool> stop = false;
+    sync::WaitGroup wg;
+    for (size_t i = 0; i < steps.size(); i++) {
+      wg.Go([&steps, &stop, i, yields = i >= hogs] {
+        while (!stop) {
+          steps[i]++;
+          if (yields) runtime::Gosched();
+        }
+      });
+    }
+    for (int round = 0; round < 5; round++) {
+      std::vector<int64_t> before(steps.begin(), steps.end());
+      EXPECT_TRUE(Eventually([&] {
+        return std::equal(before.begin(), before.end(), steps.begin(),
+                          std::less<int64_t>());
+      }));
+    }
+    stop = true;
     wg.Wait();
   });
 }
