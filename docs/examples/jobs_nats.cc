@@ -203,10 +203,10 @@ class NatsQueue final : public Queue {
     return AddStream(&c);
   }
 
-  // Two processes may make one stream at the same moment. The server looks
-  // for its name first, then for its subjects, and the other process may make
-  // it between these two looks: then it says that the subjects overlap with
-  // those of another stream. The second call finds the stream by its name.
+  // Two processes may make the same stream at the same moment. The server looks
+  // for the stream's name first, then for its subjects. If the other process
+  // makes the stream between these two looks, the server answers that the
+  // subjects overlap. The second call finds the stream by its name.
   absl::Status AddStream(jsStreamConfig* c) {
     jsErrCode code{};
     const auto add = [&] {

@@ -63,7 +63,8 @@ namespace gump::rt {
 // On: user.  P: needed; m.locks is 1.  Locks: none.  Parks: no.
 [[nodiscard]] bool goOnAlone(const M* mp, G* gp);
 // beginSlice begins a time slice of pp. A request to yield belongs to the slice
-// before it.
+// before it. A call would make directNext save registers in each switch
+// (check_switch_code.py).
 // On: any.  P: pp.  Locks: none.  Parks: no.
 GUMP_ALWAYS_INLINE void beginSlice(P* pp) {
   pp->preempt.store(false, relaxed);  // best effort: requests are repeated

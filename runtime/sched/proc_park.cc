@@ -260,11 +260,11 @@ void yieldCommit(G* gp, M* mp) {
   pushYieldedHere(mp->p, gp);
 }
 
-// yieldSole is gosched with one P (soleP), if directNext finds the next
-// goroutine. Returns false if it has done nothing. It first picks the next
-// goroutine and then queues gp behind all others, so gp is never next while
-// there is another. The caller has called acquirem once, which makes the M and
-// the number of Ps certain. `member`: gp is in a group.
+// yieldSole is gosched with one P, if directNext finds the next goroutine.
+// Returns false if it has done nothing. It first picks the next goroutine and
+// then queues gp behind all others, so gp is never next while there is another.
+// The caller has called acquirem once and then seen soleP(), so the M and the
+// number of Ps are certain. `member`: gp is in a group.
 // On: user.  P: needed; m.locks is 1.  Locks: takes sched.lock.  Parks: yes.
 GUMP_ALWAYS_INLINE bool yieldSole(G* gp, M* mp, bool member) {
   if (kSanitizerBuild) return false;
@@ -379,7 +379,6 @@ G* goschedImpl(G* gp) {
 // and puts the others into the ring. If the first was preempted in place, it
 // takes nothing and stores true in *inPlace: schedule must take such a
 // goroutine from the global queue itself. There is one node (yieldInRing).
-//
 // On: g0.  P: pp.  Locks: takes sched.lock.  Parks: no.
 G* takeShare(P* pp, bool* inPlace) {
   if (!globalWaits()) return nullptr;
@@ -399,7 +398,8 @@ G* takeShare(P* pp, bool* inPlace) {
 // ring must be empty. It leaves runnext, which the victim is about to run.
 // On: g0.  P: pp.  Locks: none.  Parks: no.
 G* stealForYield(P* pp) {
-  const int32_t n = gomaxprocs.load(relaxed);  // as in takeShare
+  // gomaxprocs is written with the world stopped.
+  const int32_t n = gomaxprocs.load(relaxed);
   for (int32_t i = 1; i < n; i++) {
     P* victim = allp[(pp->id + i) % n];
     if (runqlen(victim) == 0) continue;
@@ -413,17 +413,18 @@ G* stealForYield(P* pp) {
 // (yieldInRing). It takes a share of the global queue, and puts gp at the tail
 // of the ring. If the ring is full, half of it and then gp go to the tail of
 // the global queue before that. If the first goroutine of the global queue was
-// preempted in place, all of the ring and then gp go there, and schedule takes
-// the first.
+// preempted in place, gp and all of the ring go there, and schedule takes the
+// first.
 // On, P, Locks, Parks: as queueYielded.
 G* turnOverImpl(G* gp) {
   P* pp = getg()->m->p;
   casgstatus(gp, kGrunning, kGrunnable);
   dropg();
   pp->ringYields = 0;
-  // Only thieves can change the length meanwhile, and they make room.
+  // A ring that is not full keeps a place for gp: takeShare leaves one, and
+  // thieves only make room.
   const bool full = runqlen(pp) == kRunqSize;
-  if (full) runqputNow(pp, gp, /*next=*/false);  // gp may run from here on
+  if (full) runqputNow(pp, gp, /*next=*/false);  // another M may run gp now
   bool inPlace = false;
   G* next = takeShare(pp, &inPlace);
   if (inPlace) {

@@ -1,9 +1,8 @@
 // Timers: a heap of them for each P.
 //
 // A Timer calls f once, at `when`, or every `period` from then on. Its owner
-// keeps its memory until it is out of every heap. A sleeping goroutine has its
-// timer on its stack, AfterFunc has it in a cell, and a channel of time has it
-// beside its slot (timechan.h).
+// keeps its memory until it is out of every heap. Sleep and AfterFunc
+// have it in a cell, and a channel of time has it beside its slot (timechan.h).
 //
 // Timers is the heap of one P. It is 4-ary, and ordered by a copy of `when`, so
 // that a sift does not touch the timers. The P's owner adds timers to it;

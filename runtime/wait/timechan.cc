@@ -451,10 +451,10 @@ void sleepForeign(int64_t when) {
 
 }  // namespace
 
-// A sleeper's timer does not lie on its stack. Many sleepers have as many pages
-// of stack, and an M that runs timers would wait for the address of each of
-// them. Cells lie side by side. The sleeper gives its cell back itself, when it
-// has woken: nothing else knows the timer then.
+// A sleeper's timer is not on its stack. Each stack is in a page of its own,
+// and an M that runs the timers of many sleepers would have to translate the
+// address of each page. Cells lie side by side. The sleeper gives its cell back
+// when it has woken: nothing else refers to the timer then.
 void timeSleep(int64_t ns) noexcept {
   if (ns <= 0) return;
   G* gp = runtimeEntry();

@@ -503,7 +503,7 @@ TEST_P(AsioTest, CoroutineOfAsioAwaitsAGoroutine) {
       const int n = co_await AsyncGo(
           loop.io.get_executor(), [c] { return c.Recv().value_or(0); },
           lib::use_awaitable);
-      EXPECT_EQ(std::this_thread::get_id(), loop.id());
+      EXPECT_EQ(testing::CurrentThread(), loop.id());
       co_return n + 1;
     };
     EXPECT_EQ(lib::co_spawn(loop.io, coroutine(), use_goroutine), 8);

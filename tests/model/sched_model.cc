@@ -150,8 +150,8 @@ void yieldInTurns() {
   });
 }
 
-// The same with as many goroutines that yield as fill the ring and its runnext,
-// so there is no room for one from the global queue.
+// As yieldInTurns, but with kRunqSize + 1 goroutines that yield. While one of
+// them runs, the others fill the ring.
 void yieldInFullRing() {
   plainThread("keep", [] { startG([] { rt::notesleep(&first); }); });
   settle();

@@ -44,16 +44,16 @@ TEST_F(JobsNatsTest, KilledServerAndCoordinatorLeaveTheTotalExact) {
   Run([] { KilledServerAndCoordinatorLeaveTheTotalExact(kNats); });
 }
 
-// LateStream stands between one client and a nats-server. It answers the first
-// request for a stream itself, as the server does if another process makes the
-// stream between the server's look for its name and the one for its subjects.
-// The request does not reach the server. All else passes.
+// RefusingProxy stands between one client and a nats-server. It answers the
+// first request for a stream itself, as the server does if another process
+// makes the stream between the server's look for its name and the one for its
+// subjects. The request does not reach the server. All other data passes.
 //
-// What a client sends is lines. A PUB line is "PUB subject [reply] size", and
-// that many bytes follow, with an end of line.
-class LateStream {
+// A client sends lines. After a line "PUB subject [reply] size" it sends as
+// many bytes, and an end of line.
+class RefusingProxy {
  public:
-  explicit LateStream(const std::string& server)
+  explicit RefusingProxy(const std::string& server)
       : listener_(Ready(net::Listen("tcp", "127.0.0.1:0"))) {
     copies_.Go([this, server] {
       client_ = Ready(listener_.Accept());
@@ -71,10 +71,10 @@ class LateStream {
       server_.Close().IgnoreError();
     });
   }
-  ~LateStream() { copies_.Wait(); }
+  ~RefusingProxy() { copies_.Wait(); }
 
   std::string Address() const { return listener_.LocalAddr().String(); }
-  // Refused returns how many requests it has answered.
+  // Refused returns how many requests it has refused.
   int Refused() const { return refused_; }
 
  private:
@@ -91,8 +91,8 @@ class LateStream {
     }
   }
 
-  // PassOne takes one message of the client from data. Returns false if there
-  // is no whole one.
+  // PassOne takes the first message from data, and passes it to the server or
+  // refuses it. Returns false if data has no whole message.
   bool PassOne(std::string* data) {
     const size_t end = data->find("\r\n");
     if (end == data->npos) return false;
@@ -137,18 +137,18 @@ class LateStream {
 };
 
 // Of two processes that make a stream at the same moment, nats-server 2.9
-// refuses one in some of a hundred cases, with code 10065.
-TEST_F(JobsNatsTest, AProcessThatMakesAStreamBesideAnotherOneAsksAgain) {
+// refuses one in a few of a hundred cases, with code 10065.
+TEST_F(JobsNatsTest, AWorkerAsksAgainForARefusedStream) {
   Run([] {
     const TempDir dir;
     const HeldPort port;
     Program server(Mortal(kNats.command(absl::StrCat(port.Port()), dir / "")));
     server.Says(kNats.ready);
-    LateStream late(port.Address());
+    RefusingProxy proxy(port.Address());
     Program worker(
-        Mortal({Example("jobs_nats"), "worker", late.Address(), "w", "1s"}));
+        Mortal({Example("jobs_nats"), "worker", proxy.Address(), "w", "1s"}));
     worker.Says("is ready");
-    EXPECT_EQ(late.Refused(), 1);
+    EXPECT_EQ(proxy.Refused(), 1);
     EXPECT_EQ(worker.Stop(), absl::OkStatus());
   });
 }

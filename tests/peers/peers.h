@@ -161,14 +161,15 @@ class Program {
     std::string rest;
     bool found = false;
     const bool decided = Eventually([&] {
-      const bool closed = closed_;  // before the look: then nothing follows
+      const bool closed = closed_;  // read first, so no output is missed
       mu_.Lock();
       defer _{[this] { mu_.Unlock(); }};
       const size_t at = said_.find(text);
       const size_t end = said_.find('\n', at);
       if (at == said_.npos || end == said_.npos) return closed;
       rest = said_.substr(at + text.size(), end - at - text.size());
-      return found = true;
+      found = true;
+      return true;
     });
     EXPECT_TRUE(found) << "no \"" << text << "\" in what it says"
                        << (decided ? " until its end: " : ": ") << Said();

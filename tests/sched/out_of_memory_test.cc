@@ -128,8 +128,8 @@ TEST_F(OutOfMemoryDeathTest, NoMemoryForAStackIsAPanicAndPasses) {
   EXPECT_EXIT(SpawnsUntilNoMemory(4), ::testing::ExitedWithCode(0), "^$");
 }
 
-// A cell for the timer of a sleeper takes 64 bytes, and there is room for them
-// in what the runtime has, or not.
+// The timer of a sleeper needs a cell. Some sleepers find one. The others keep
+// their timers on their stacks.
 void SleepWithoutMemory() {
   constexpr int kSleepers = 10'000;
   testing::RunWith(2, [] {
@@ -148,7 +148,7 @@ void SleepWithoutMemory() {
       });
     }
     Check(testing::Eventually([&] { return ready == kSleepers; }), "all wait");
-    // The heaps of timers grow before memory gets short.
+    // The timer heaps grow before memory gets short.
     std::vector<time::Timer> timers;
     for (int i = 0; i < 4 * kSleepers; i++) {
       timers.push_back(time::AfterFunc(absl::Hours(1), [] {}));

@@ -149,12 +149,13 @@ TEST_P(SchedYieldLoopTest, ALoopOfYieldsDoesNotStarveTimersAndPipes) {
   });
 }
 
-// A goroutine that is preempted in place waits in the global queue, and its
-// thread with it. A turn of the ring that ends there must leave it to schedule.
-TEST_P(SchedYieldLoopTest, GoroutinesThatYieldAndThatArePreemptedAllGoOn) {
+// A goroutine that is preempted in place waits in the global queue while its
+// thread sleeps. If it is the first there when a turn of the ring ends,
+// turnOverImpl must leave it to schedule.
+TEST_P(SchedYieldLoopTest, YieldsAndPreemptionStarveNoGoroutine) {
   const size_t hogs = 2 * static_cast<size_t>(GetParam());
-  constexpr size_t kYield = 4;
-  std::vector<std::atomic<int64_t>> steps(hogs + kYield);
+  constexpr size_t kYielders = 4;
+  std::vector<std::atomic<int64_t>> steps(hogs + kYielders);
   Run([&] {
     std::atomic<bool> stop = false;
     sync::WaitGroup wg;

@@ -20,9 +20,9 @@ namespace gump::testing {
 // would spend a tenth of their compile time on it.
 std::thread KnownThread(absl::AnyInvocable<void()> f);
 
-// CurrentThread returns the thread on which the caller runs now. In a function
-// that parks, and in a coroutine, a compiler may read this_thread::get_id()
-// once and keep it.
+// CurrentThread returns the id of the thread on which the caller runs now. In a
+// function that parks, and in a coroutine, a compiler may read
+// this_thread::get_id() once and keep it. So this is not inline.
 std::thread::id CurrentThread();
 
 // JoinAll joins threads from a goroutine, in one declared blocking call.

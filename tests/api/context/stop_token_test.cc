@@ -270,11 +270,11 @@ TEST_P(StopTokenTest, CallbackMayParkAndKeepsItsThread) {
     // It destroys itself, which would hang on another thread.
     std::unique_ptr<StopCallback> callback;
     callback = std::make_unique<StopCallback>(StopToken(ctx), [&, c, same] {
-      const auto before = std::this_thread::get_id();
+      const auto before = testing::CurrentThread();
       (void)c.Recv();
       time::Sleep(absl::Microseconds(100));
       chan<bool> result = same;
-      const bool is_same = std::this_thread::get_id() == before;
+      const bool is_same = testing::CurrentThread() == before;
       callback.reset();
       result.Send(is_same);
     });

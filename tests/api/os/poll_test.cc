@@ -440,9 +440,9 @@ TEST_P(PollTest, LockedGoroutineKeepsItsThread) {
     sync::WaitGroup wg;
     wg.Go([&] {
       runtime::LockOSThread();
-      const std::thread::id id = std::this_thread::get_id();
+      const std::thread::id id = testing::CurrentThread();
       EXPECT_EQ(PollOne(e.out.fd(), POLLIN), POLLIN);
-      EXPECT_EQ(std::this_thread::get_id(), id);
+      EXPECT_EQ(testing::CurrentThread(), id);
       runtime::UnlockOSThread();
     });
     ASSERT_TRUE(EventuallyParked("IO wait, locked to thread", 1));

@@ -167,9 +167,9 @@ TEST_P(TimeTest, SleepKeepsALockedThread) {
     sync::WaitGroup wg;
     wg.Go([] {
       runtime::LockOSThread();
-      const auto id = std::this_thread::get_id();
+      const auto id = testing::CurrentThread();
       time::Sleep(kSoon);
-      EXPECT_EQ(std::this_thread::get_id(), id);
+      EXPECT_EQ(testing::CurrentThread(), id);
       runtime::UnlockOSThread();
     });
     wg.Wait();
@@ -197,7 +197,7 @@ std::set<const rt::Timer*> TimersOfBubble() {
 
 // An M that runs the timers of many sleepers would wait for the address of each
 // stack.
-TEST(SleepCellsTest, TimersOfSleepersLieOnNoStackAndAreUsedAgain) {
+TEST(SleepCellsTest, TimersOfSleepersLieInCellsThatAreUsedAgain) {
   static constexpr size_t kSleepers = 20;
   testing::RunWith(1, [] {
     std::set<const rt::Timer*> before;

@@ -2,8 +2,8 @@
 """The short way of a switch saves no registers: check_switch_code.py LIBRARY.
 
 directNext (proc_next.cc) contains only the usual case, and ends with a jump to another function in all others. If it calls
-one function and goes on, it must save registers in each switch, which costs 4 %. This happens if a function that it uses is
-no longer inlined. So this reads the disassembly of an optimised x86-64 library.
+one function and goes on, it must save registers in each switch, which costs 4 % of a yield with one P. This happens if a
+function that it uses is no longer inlined. So this reads the disassembly of an optimised x86-64 library.
 """
 
 import re
