@@ -169,6 +169,21 @@ void yieldInFullRing() {
   });
 }
 
+// As many goroutines yield as one more than fill a ring, while the other M may
+// steal.
+void yieldBesideThief() {
+  plainThread("go", [] {
+    startG([] {
+      const auto yieldTwice = [] {
+        rt::gosched();
+        rt::gosched();
+      };
+      for (uint32_t i = 0; i < rt::kRunqSize + 1; i++) startG(yieldTwice);
+      yieldTwice();
+    });
+  });
+}
+
 // A goroutine yields beside an empty ring, and the next one comes from the
 // global queue and keeps the M until the first has run again.
 void yieldToGlobal() {
@@ -600,6 +615,12 @@ const Registered kModels[] = {
          .finish = allRan<3 + rt::kRunqSize>,
          .quick = {1, 0, 300},
          .full = {1, 1, 5000}}),
+    row({.name = "sched_yield_thief",
+         .about = "more goroutines yield than a ring holds, beside a thief",
+         .setup = yieldBesideThief,
+         .finish = allRan<2 + rt::kRunqSize>,
+         .quick = {1, 0, 3000},
+         .full = {1, 1, 30000}}),
     row({.name = "sched_inject",
          .about = "injectglist into the own ring while another M goes to sleep",
          .setup = inject,
