@@ -7,61 +7,58 @@
 //   unlock                               lockSlow
 //     U1  key_ = 0          (release)      S1  sleepers += 1
 //     U2  asymmetricLight                  S2  asymmetricHeavy
-//     U3  sleepers != 0 ? go on            S3  key_ == 0 ? take it
-//         -- StoreLoad --                      : sleep while key_ == 1
-//     U4  waking == this lock ? done       S4  awake: waking = nullptr
-//     U5  waking = this lock, wake one         -- StoreLoad --
-//                                              and S3 again
+//     U3  sleepers == 0 ? done             S3  call |= 1
+//         -- StoreLoad --                      -- StoreLoad --
+//     U4  none of sleepers wants this      S4  key_ == 0 ? take it, done
+//         lock, or call is even? done      S5  sleep while call is as S3 has
+//     U5  call += 1                            left it, then S3 again
+//     U6  wake one; and if sleepers
+//         want several locks, all
+//
+// `sleepers` (lockSleepersOf) and `call` are words of a slot, which several
+// locks may share. If `call` is odd, a thread calls for a wake-up. U5 ends the
+// call. The word has an old value again only after 2^31 calls.
 //
 // Invariants:
-//  (L1) sleepers (lockSleepersOf the lock) counts the threads between S1 and
-//       the end of lockSlow, for all locks that share the slot. An unlock may
-//       read too high a count, because of a thread that is about to leave
-//       lockSlow or one that waits for another lock. It then wakes in vain. The
-//       count is never too low for an unlock with its U3 after S2.
-//  (L2) No sleeper is forgotten. S2 splits the execution of every other thread
-//       in two.
-//        * An unlock with its U3 before the split has its U1 there too, so S3
-//          sees that store or a later one. The kernel compares key_ again under
-//          the lock of its queue, so an unlock between S3 and the sleep is not
-//          missed either.
-//        * An unlock with its U3 after the split sees sleepers != 0 and wakes
-//          a sleeper. If that sleeper finds the lock taken again, the unlock of
-//          the new holder comes after the split as well, and wakes again.
-//        * An unlock may skip the wake-up at U4: see (L5).
-//  (L3) The lock is not fair: a thread that arrives may take it before the
+//  (L1) sleepers counts the threads between S1 and the end of lockSlow, and has
+//       the lock that they want, or "several" until the count is 0 again. An
+//       unlock may still see a thread that is about to leave lockSlow. An
+//       unlock with its U3 after the S2 of a thread sees that thread.
+//  (L2) A thread that has passed S3 and S4 without the lock finds its call
+//       ended by an unlock after it. For S2 splits the execution of every other
+//       thread in two.
+//        * An unlock with its U3 before the split has its U1 there too, so S4
+//          sees that store or a later one.
+//        * The unlock of the holder that S4 has found has its U3 after the
+//          split, and goes on. Its U4 sees S3, or a U5 that has ended the call.
+//  (L3) A slot with one lock forgets no sleeper. As long as a thread sleeps,
+//       one of these holds. The call is odd, and the unlock of a holder is to
+//       come. Or an unlock is between U5 and the end of U6. Or another thread
+//       of the lock is on its way to S3, or holds the lock. For the kernel lets
+//       a thread sleep only if its call has not ended. If U6 wakes a thread,
+//       that one goes to S3. If U6 wakes none, then none slept. The thread that
+//       goes to S3 takes the lock, and its unlock ends the call that it has
+//       made, unless another one has. Or it finds a holder (L2).
+//  (L4) If a slot has sleepers of several locks, the thread that U6 wakes may
+//       want another lock than the one that is free. So U6 wakes all then, and
+//       each goes to S3. U6 reads sleepers after it has woken one. A thread
+//       that still sleeps was counted together with that one. So if they want
+//       different locks, sleepers has said "several" since. (The one need not
+//       be the thread that has slept longest: the kernel prefers real-time
+//       threads.)
+//  (L5) The lock is not fair: a thread that arrives may take it before the
 //       thread that was woken. Critical sections last tens of nanoseconds, and
 //       handing the lock over would cost a thread switch for each.
-//  (L4) unlock does not touch the Mutex after U1. The count is elsewhere, and
-//       waking needs only the address. So the next holder may free the lock at
-//       once. For example, an M's g0 unlocks a channel for a goroutine that has
-//       just parked there, and meanwhile the channel's last user frees it. A
-//       late wake-up finds no sleeper, or wakes a thread that checks its word
-//       again.
-//
-//  (L5) If more threads run than there are processors, a thread that was woken
-//       waits for one, often for milliseconds. It counts as a sleeper
-//       meanwhile. Without `waking`, each unlock would make a system call for
-//       it. So the unlock that wakes a sleeper leaves the address of the lock
-//       there (U5), and an unlock that finds it skips the call (U4). It relies
-//       on that U5:
-//        * U5 has woken a sleeper. That thread runs S4 and then S3. U1 of the
-//          unlock that skips comes before its U4, and U4 before S4 (or before
-//          the store by which another thread has replaced the address). So S3
-//          sees U1 or a later store. The thread takes the lock, or finds a
-//          holder whose U4 comes after S4.
-//        * U5 has woken no thread. Then its thread clears `waking`, and wakes
-//          once more. The U1 of the unlock that skips comes before that call.
-//          So the call finds any thread that was asleep at U1, and later ones
-//          see U1.
-//       A skip can rely on any U5 of this lock, so it is harmless that threads
-//       clear `waking` for each other, and that locks that share a slot
-//       overwrite each other's addresses. Then an unlock wakes in vain.
-//
-//       A late U5 (L4) may wake a thread that waits for other memory at the
-//       same address, and leave the address behind. If a lock is made at that
-//       address later, a thread that is about to sleep clears `waking` before
-//       S2.
+//  (L6) unlock does not touch the Mutex after U1, and needs only its address.
+//       So the next holder may free the lock at once. For example, an M's g0
+//       unlocks a channel for a goroutine that has just parked there, and
+//       meanwhile the channel's last user frees it.
+//  (L7) If more threads run than there are processors, a thread that was woken
+//       waits for one, often for milliseconds. No call is made meanwhile, so
+//       unlocks make no system calls for it. Each S3 costs at most one system
+//       call in vain, or two if sleepers want several locks. A thread may also
+//       lose its processor between U5 and U6. Then the sleepers of the slot
+//       wait for it.
 //
 // A lock holder must not be preempted. The caller is on g0, has raised m.locks,
 // or is a thread without an M. lock() does not raise m.locks itself, because
@@ -81,6 +78,7 @@
 #include "runtime/sys/lock_futex.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "runtime/diag/fuzzsched.h"
 #include "runtime/diag/panic.h"
@@ -125,22 +123,48 @@ class BlockedScope {
 
 }  // namespace
 
-Atomic<uint32_t> lockSleepers[kLockSleeperSlots];
+Atomic<uint64_t> lockSleepers[kLockSleeperSlots];
 
 namespace {
 
-// The lock of which a sleeper has been woken and has not run since, or nullptr;
-// for each slot of lockSleepers. (L5) orders the accesses.
-Atomic<const Mutex*> waking[kLockSleeperSlots];
+// The call of each slot; a futex word.
+Atomic<uint32_t> calls[kLockSleeperSlots];
 
-Atomic<const Mutex*>* wakingOf(const Mutex* l) {
-  return &waking[lockSleepersOf(l) - lockSleepers];
+Atomic<uint32_t>* callOf(const Mutex* l) {
+  return &calls[lockSleepersOf(l) - lockSleepers];
 }
 
-// stopWaking lets unlocks of l wake sleepers again.
-void stopWaking(const Mutex* l) {
-  Atomic<const Mutex*>* w = wakingOf(l);
-  if (w->load(relaxed) == l) (void)w->cas(l, nullptr, relaxed);
+// Sleepers is the content of a lockSleepers. The low bits are the number of
+// threads. The others are those of the lock's address that can differ, or
+// kSeveral.
+using Sleepers = uint64_t;
+constexpr int kCountBits = 18;  // the default limit is 10,000 threads
+constexpr Sleepers kCountMask = (Sleepers{1} << kCountBits) - 1;
+constexpr Sleepers kSeveral = ~kCountMask;
+static_assert(alignof(Mutex) >= 4);  // an address has 48 bits
+
+Sleepers wish(const Mutex* l) {
+  return (reinterpret_cast<uintptr_t>(l) >> 2) << kCountBits;
+}
+Sleepers wishOf(Sleepers s) { return s & ~kCountMask; }
+
+// enter counts the caller among the sleepers of l. leave takes it off.
+void enter(const Mutex* l) {
+  Atomic<Sleepers>* sleepers = lockSleepersOf(l);
+  Sleepers s = sleepers->load(relaxed);
+  Sleepers next;
+  do {
+    const bool one = s == 0 || wishOf(s) == wish(l);
+    next = (one ? wish(l) : kSeveral) | ((s & kCountMask) + 1);
+  } while (!sleepers->casWeak(s, next, relaxed));  // S2 orders it
+}
+void leave(const Mutex* l) {
+  Atomic<Sleepers>* sleepers = lockSleepersOf(l);
+  Sleepers s = sleepers->load(relaxed);
+  Sleepers next;
+  do {
+    next = (s & kCountMask) == 1 ? 0 : s - 1;
+  } while (!sleepers->casWeak(s, next, relaxed));  // late is harmless (L1)
 }
 
 }  // namespace
@@ -161,34 +185,38 @@ void lockSlow(Mutex* l) {
       return;
     }
   }
-  Atomic<uint32_t>* sleepers = lockSleepersOf(l);
-  sleepers->add(1, relaxed);  // S1: ordered before S3 by S2
-  stopWaking(l);              // ordered as S1
-  asymmetricHeavy();          // S2
-  int64_t since = 0;          // when we first slept
-  // S3: pairs with store-release in unlock.
-  while (!l->key_.cas(0, 1, acquire)) {
+  Atomic<uint32_t>* call = callOf(l);
+  enter(l);           // S1
+  asymmetricHeavy();  // S2
+  int64_t since = 0;  // when we first slept
+  for (;;) {
+    // S3: here, store call, then load key_. unlockSlow: store key_, then load
+    // call.
+    const uint32_t mine = call->or_(1, seq_cst) | 1;
+    fence(seq_cst);
+    if (l->key_.cas(0, 1, acquire)) break;  // S4: pairs with unlock's release
     if (since == 0) since = nanotime();
-    futexsleep(&l->key_, 1, -1);  // U3 of the holder's unlock wakes us (L2)
-    stopWaking(l);                // S4: here, store waking, then load key_.
-    fence(seq_cst);               // unlockSlow: store key_, then load waking.
+    futexsleep(call, mine, -1);  // S5
   }
   if (since != 0) stats.mutexWaitNS.add(nanotime() - since, relaxed);
-  sleepers->add(static_cast<uint32_t>(-1), relaxed);  // late is harmless (L1)
+  leave(l);
 }
 
-// U3. The other side of its argument (L2, L5) is lockSlow. *l may be gone.
+// U4 to U6. The other side of their argument (L2) is lockSlow. *l may be gone.
 void unlockSlow(Mutex* l) {
-  Atomic<const Mutex*>* w = wakingOf(l);
-  // Orders U1 before U4. The other sides are S4, and the CAS below, after which
-  // the kernel looks for sleepers.
-  fence(seq_cst);
-  if (w->load(relaxed) == l) return;  // U4
-  w->store(l, relaxed);  // U5: the kernel orders it before the sleeper's S4
-  if (futexwakeup(&l->key_, 1) > 0) return;
-  // Another thread may have cleared or overwritten U5 already.
-  (void)w->cas(l, nullptr, seq_cst);
-  futexwakeup(&l->key_, 1);
+  Atomic<uint32_t>* call = callOf(l);
+  const Atomic<Sleepers>* sleepers = lockSleepersOf(l);
+  fence(seq_cst);  // orders U1 before U4
+  const Sleepers wanted = wishOf(sleepers->load(relaxed));
+  if (wanted != wish(l) && wanted != kSeveral) return;  // U4
+  uint32_t c = call->load(relaxed);
+  do {
+    if (c % 2 == 0) return;                     // U4
+  } while (!call->casWeak(c, c + 1, seq_cst));  // U5
+  futexwakeup(call, 1);                         // U6
+  fence(seq_cst);                               // see (L4)
+  if (wishOf(sleepers->load(relaxed)) != kSeveral) return;
+  futexwakeup(call, INT32_MAX);
 }
 
 void noteclear(Note* n) {

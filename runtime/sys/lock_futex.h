@@ -56,24 +56,24 @@ class ABSL_LOCKABLE Mutex {
   friend void lockSlow(Mutex* l);
   friend void unlockSlow(Mutex* l);
 
-  Atomic<uint32_t> key_;  // 0 free, 1 held; the futex word. Taken by
-                          // cas-acquire, released by store-release.
+  Atomic<uint32_t> key_;  // 0 free, 1 held. Taken by cas-acquire, released by
+                          // store-release.
   const LockRank rank_;
 };
 
-// lockSleepers counts the threads in lockSlow that sleep or are about to, by a
-// hash of the lock's address. A count may be too high, but never too low (L1).
-// It is not in the Mutex, because unlock reads it when another thread may
-// already own the lock and free it.
+// lockSleepers tells, by a hash of the lock's address, how many threads are in
+// lockSlow, and for which lock (L1). It is not in the Mutex, because unlock
+// reads it when another thread may already own the lock and free it.
 inline constexpr size_t kLockSleeperSlots = 256;
-extern Atomic<uint32_t> lockSleepers[kLockSleeperSlots];
-inline Atomic<uint32_t>* lockSleepersOf(const Mutex* l) {
+extern Atomic<uint64_t> lockSleepers[kLockSleeperSlots];
+inline Atomic<uint64_t>* lockSleepersOf(const Mutex* l) {
   return &lockSleepers[(reinterpret_cast<uintptr_t>(l) / kCacheLine) %
                        kLockSleeperSlots];
 }
 
-// lockSlow acquires a lock that is held. unlockSlow wakes one sleeper. Both:
-// On: any.  P: either.  Locks: takes l; none.  Parks: no (blocks the thread).
+// lockSlow acquires a lock that is held. unlockSlow wakes a sleeper of l, if
+// one has called. Both: On: any.  P: either.  Locks: takes l; none.  Parks: no
+// (blocks the thread).
 void lockSlow(Mutex* l);
 void unlockSlow(Mutex* l);
 
@@ -113,7 +113,7 @@ inline void lockAfterTry(Mutex* l) ABSL_EXCLUSIVE_LOCK_FUNCTION(l)
   l->key_.store(0, release);
   // Here: store key, then load sleepers. lockSlow: add sleepers,
   // asymmetricHeavy, then load key. *l is not touched again, because it may be
-  // gone (L4).
+  // gone (L6).
   asymmetricLight();
   return GUMP_UNLIKELY(lockSleepersOf(l)->load(relaxed) != 0);
 }

@@ -30,21 +30,105 @@ const Registered kMutex({
     .full = {4, 1, 20000},
 });
 
-// (L5) needs one preemption more, and no delayed store.
-const Registered kMutexSkips({
-    .name = "mutex_skips",
-    .about = "Mutex: an unlock that skips a wake-up forgets no sleeper",
+const Registered kMutexFour({
+    .name = "mutex_four",
+    .about = "Mutex: no sleeper forgotten, four threads",
     .setup =
         [] {
           nameWord(&mutex, "key");
-          for (const char* t : {"a", "b", "c"}) thread(t, increment);
+          for (const char* t : {"a", "b", "c", "d"}) thread(t, increment);
         },
-    .finish = [] { check(done == 3, "a section is missing"); },
-    .quick = {4, 0, 0},
-    .full = {5, 0, 20000},
+    .finish = [] { check(done == 4, "a section is missing"); },
+    .quick = {2, 0, 3000},
+    .full = {2, 1, 100000},
 });
 
-// (L4): the last thread to unlock frees the lock at once.
+// (L4): two locks that share a slot, and a thread that takes both.
+struct TwoOfASlot {
+  rt::Mutex a;
+  char between[rt::kLockSleeperSlots * rt::kCacheLine - sizeof(rt::Mutex)];
+  rt::Mutex b;
+};
+alignas(rt::kCacheLine) TwoOfASlot two;
+
+void takeA() {
+  rt::lock(&two.a);
+  done++;
+  rt::unlock(&two.a);
+}
+int doneB;
+void takeB() {
+  rt::lock(&two.b);
+  doneB++;
+  rt::unlock(&two.b);
+}
+void takeBoth() {
+  rt::lock(&two.a);
+  takeB();
+  done++;
+  rt::unlock(&two.a);
+}
+void nameTwo() {
+  check(rt::lockSleepersOf(&two.a) == rt::lockSleepersOf(&two.b), "two slots");
+  nameWord(&two.a, "a");
+  nameWord(&two.b, "b");
+}
+
+const Registered kMutexSlot({
+    .name = "mutex_slot",
+    .about = "Mutex: two locks that share a slot forget no sleeper",
+    .setup =
+        [] {
+          nameTwo();
+          for (const char* t : {"a1", "a2"}) thread(t, takeA);
+          for (const char* t : {"b1", "b2"}) thread(t, takeB);
+        },
+    .finish = [] { check(done == 2 && doneB == 2, "a section is missing"); },
+    .quick = {2, 0, 3000},
+    .full = {3, 0, 100000},
+});
+
+// futexWake goes by the order of the threads, so there is one for each order.
+template <int order>
+void nested() {
+  nameTwo();
+  if (order == 0) thread("b", takeB);
+  if (order != 2) thread("a", takeA);
+  if (order == 1) thread("b", takeB);
+  thread("both", takeBoth);
+  if (order == 2) {
+    thread("a", takeA);
+    thread("b", takeB);
+  }
+}
+void nestedDone() { check(done == 2 && doneB == 2, "a section is missing"); }
+
+const Registered kMutexNested({
+    .name = "mutex_nested",
+    .about = "Mutex: a thread waits for a lock while it holds one of its slot",
+    .setup = nested<0>,
+    .finish = nestedDone,
+    .quick = {4, 0, 3000},
+    .full = {5, 0, 100000},
+});
+const Registered kMutexNestedOther({
+    .name = "mutex_nested_other",
+    .about = "the same, with the other two threads in another order",
+    .setup = nested<1>,
+    .finish = nestedDone,
+    .quick = {3, 0, 3000},
+    .full = {4, 0, 100000},
+});
+const Registered kMutexNestedFirst({
+    .name = "mutex_nested_first",
+    .about = "the same, with that thread as the first",
+    .setup = nested<2>,
+    .finish = nestedDone,
+    .quick = {3, 0, 3000},
+    .full = {4, 0, 100000},
+});
+
+// (L6): the last thread to unlock frees the lock at once.
 struct Owned {
   rt::Mutex mu;
   int users = 2;
