@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
@@ -13,7 +14,6 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "gump/chan.h"
 #include "gump/go.h"
@@ -142,9 +142,11 @@ void SleepWithoutMemory() {
       wg.Go([&, gate] {
         ready++;
         gate.Recv();
-        const absl::Time due = absl::Now() + absl::Milliseconds(20);
-        time::Sleep(absl::Milliseconds(20));
-        early += absl::Now() < due ? 1 : 0;
+        constexpr auto kPause = std::chrono::milliseconds(20);
+        // Sleep goes by this clock. absl::Now may be set back meanwhile.
+        const auto due = std::chrono::steady_clock::now() + kPause;
+        time::Sleep(kPause);
+        early += std::chrono::steady_clock::now() < due ? 1 : 0;
       });
     }
     Check(testing::Eventually([&] { return ready == kSleepers; }), "all wait");
